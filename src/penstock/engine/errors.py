@@ -1,0 +1,104 @@
+"""Every error Penstock raises, in one tree. The type says what to do, the message what happened and the way out.
+
+PenstockError
+├── StepError               raised by steps
+│   ├── Transient           try again, with backoff
+│   │   ├── RateLimited     try again when the other side says so
+│   │   └── StepTimeout     the step took longer than it may
+│   ├── Permanent           trying again cannot help: fail now
+│   └── Ambiguous           nobody knows what happened outside: a person decides
+├── InvalidRequest          the caller asked for something that cannot be; nothing was changed
+│   ├── InvalidConfiguration
+│   ├── InvalidPayload
+│   ├── NotFound            an unknown workflow, job, batch or schedule
+│   └── Conflict            the thing exists, in another state or with another content
+├── StoreError              the database did not do what it was asked
+│   ├── StoreUnavailable    try again: busy, restarting, out of reach
+│   ├── CommitUnknown       the connection broke inside COMMIT: read back, then decide
+│   ├── StoreFull           no space left
+│   ├── StoreReadOnly       the file or folder cannot be written
+│   └── SchemaMismatch      a database that another version made
+└── LostClaim               this worker no longer holds the job; what it decided does not count
+"""
+
+from __future__ import annotations
+
+
+class PenstockError(Exception):
+    """Base of everything Penstock raises on purpose."""
+
+
+class StepError(PenstockError):
+    """Base of what a step raises to say how its failure is to be treated."""
+
+
+class Transient(StepError):
+    """The step failed in a way that may pass: retry by the step's policy."""
+
+
+class RateLimited(Transient):
+    """The other side asked to come back later. Counted apart from other failures, so a busy hour kills no job."""
+
+    def __init__(self, message: str = "rate limited", *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class StepTimeout(Transient):
+    """The step ran past its soft or hard time limit."""
+
+
+class Permanent(StepError):
+    """The step cannot succeed, however often it is tried: the job fails now."""
+
+
+class Ambiguous(StepError):
+    """What happened outside cannot be decided by a program: the job is parked until a person decides."""
+
+
+class InvalidRequest(PenstockError):
+    """The request was refused and nothing was changed."""
+
+
+class InvalidConfiguration(InvalidRequest):
+    """A setting is wrong; the message names the field and where the value came from."""
+
+
+class InvalidPayload(InvalidRequest):
+    """The payload does not fit the workflow's model."""
+
+
+class NotFound(InvalidRequest):
+    """No such workflow, job, batch or schedule."""
+
+
+class Conflict(InvalidRequest):
+    """The thing exists already, or is in a state that does not allow the request."""
+
+
+class StoreError(PenstockError):
+    """The database did not do what it was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The database is busy, restarting or out of reach. Nothing of the request was stored."""
+
+
+class CommitUnknown(StoreError):
+    """The connection broke inside COMMIT, so the transaction may or may not have happened."""
+
+
+class StoreFull(StoreError):
+    """The disk or the quota is full. Nothing of the request was stored."""
+
+
+class StoreReadOnly(StoreError):
+    """The database cannot be written: a read-only file, folder or server."""
+
+
+class SchemaMismatch(StoreError):
+    """The database was made by another version of Penstock."""
+
+
+class LostClaim(PenstockError):
+    """The job moved on without this worker (its lease ran out, or somebody else holds it)."""

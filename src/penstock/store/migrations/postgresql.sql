@@ -1,0 +1,127 @@
+CREATE TABLE alembic_version (
+    version_num VARCHAR(32) NOT NULL,
+    CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);
+CREATE TABLE batches (
+    id TEXT COLLATE "C" NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    key TEXT COLLATE "C" NOT NULL,
+    generation INTEGER NOT NULL,
+    "limit" INTEGER,
+    "then" TEXT COLLATE "C",
+    created FLOAT(53) NOT NULL,
+    sealed FLOAT(53),
+    finished FLOAT(53),
+    members INTEGER NOT NULL,
+    completed INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    canceled INTEGER NOT NULL,
+    follow_up TEXT COLLATE "C",
+    PRIMARY KEY (id)
+);
+CREATE UNIQUE INDEX batches_by_key ON batches (tenant, key, generation);
+CREATE TABLE history (
+    id BIGSERIAL NOT NULL,
+    job TEXT COLLATE "C" NOT NULL,
+    at FLOAT(53) NOT NULL,
+    kind TEXT COLLATE "C" NOT NULL,
+    step TEXT COLLATE "C" NOT NULL,
+    status TEXT COLLATE "C" NOT NULL,
+    epoch INTEGER NOT NULL,
+    move INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    took FLOAT(53),
+    worker TEXT COLLATE "C",
+    note TEXT COLLATE "C",
+    PRIMARY KEY (id)
+);
+CREATE INDEX ix_history_job ON history (job);
+CREATE TABLE jobs (
+    id TEXT COLLATE "C" NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    workflow TEXT COLLATE "C" NOT NULL,
+    key TEXT COLLATE "C" NOT NULL,
+    run INTEGER NOT NULL,
+    queue TEXT COLLATE "C" NOT NULL,
+    digest TEXT COLLATE "C" NOT NULL,
+    parent TEXT COLLATE "C",
+    fan_in TEXT COLLATE "C",
+    cleanup TEXT COLLATE "C",
+    base INTEGER NOT NULL,
+    period INTEGER NOT NULL,
+    cap INTEGER NOT NULL,
+    aged_from FLOAT(53) NOT NULL,
+    created FLOAT(53) NOT NULL,
+    status TEXT COLLATE "C" NOT NULL,
+    phase TEXT COLLATE "C" NOT NULL,
+    step TEXT COLLATE "C" NOT NULL,
+    payload TEXT COLLATE "C" NOT NULL,
+    lane TEXT COLLATE "C" NOT NULL,
+    batch TEXT COLLATE "C",
+    batch_slot TEXT COLLATE "C",
+    resource TEXT COLLATE "C" NOT NULL,
+    gate TEXT COLLATE "C" NOT NULL,
+    result TEXT COLLATE "C",
+    error TEXT COLLATE "C",
+    reason TEXT COLLATE "C",
+    attempt INTEGER NOT NULL,
+    throttled INTEGER NOT NULL,
+    crashes INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    moves INTEGER NOT NULL,
+    worker TEXT COLLATE "C",
+    due FLOAT(53),
+    started FLOAT(53),
+    entered FLOAT(53),
+    finished FLOAT(53),
+    counters TEXT COLLATE "C",
+    progress TEXT COLLATE "C",
+    PRIMARY KEY (id)
+);
+CREATE INDEX jobs_batch_slot ON jobs (batch_slot) WHERE batch_slot IS NOT NULL;
+CREATE UNIQUE INDEX jobs_by_key ON jobs (tenant, workflow, key, run);
+CREATE INDEX jobs_due ON jobs (due) WHERE due IS NOT NULL AND phase IN ('timed', 'held');
+CREATE INDEX jobs_finished ON jobs (finished) WHERE finished IS NOT NULL AND payload <> '';
+CREATE INDEX jobs_held ON jobs (worker, lane) WHERE phase = 'held';
+CREATE INDEX jobs_ready ON jobs (lane, aged_from, id) WHERE phase = 'ready';
+CREATE INDEX jobs_stopped ON jobs (status, id) WHERE status IN ('failed', 'paused', 'canceling');
+CREATE TABLE limits (
+    key TEXT COLLATE "C" NOT NULL,
+    most INTEGER NOT NULL,
+    PRIMARY KEY (key)
+);
+CREATE TABLE locks (
+    tenant TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    job TEXT COLLATE "C" NOT NULL,
+    taken FLOAT(53) NOT NULL,
+    PRIMARY KEY (tenant, name)
+);
+CREATE INDEX ix_locks_job ON locks (job);
+CREATE TABLE members (
+    batch TEXT COLLATE "C" NOT NULL,
+    job TEXT COLLATE "C" NOT NULL,
+    ended TEXT COLLATE "C",
+    PRIMARY KEY (batch, job)
+);
+CREATE INDEX ix_members_job ON members (job);
+CREATE TABLE schedules (
+    name TEXT COLLATE "C" NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    cron TEXT COLLATE "C" NOT NULL,
+    timezone TEXT COLLATE "C" NOT NULL,
+    next_due FLOAT(53) NOT NULL,
+    job TEXT COLLATE "C" NOT NULL,
+    enabled BOOLEAN NOT NULL,
+    last_fired FLOAT(53),
+    PRIMARY KEY (name)
+);
+CREATE TABLE workers (
+    id TEXT COLLATE "C" NOT NULL,
+    started FLOAT(53) NOT NULL,
+    seen FLOAT(53) NOT NULL,
+    expires FLOAT(53) NOT NULL,
+    info TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (id)
+);
+INSERT INTO alembic_version (version_num) VALUES ('0001') RETURNING alembic_version.version_num;

@@ -1,0 +1,127 @@
+CREATE TABLE alembic_version (
+    version_num VARCHAR(32) NOT NULL,
+    CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);
+CREATE TABLE batches (
+    id TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    "key" TEXT NOT NULL,
+    generation INTEGER NOT NULL,
+    "limit" INTEGER,
+    "then" TEXT,
+    created FLOAT NOT NULL,
+    sealed FLOAT,
+    finished FLOAT,
+    members INTEGER NOT NULL,
+    completed INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    canceled INTEGER NOT NULL,
+    follow_up TEXT,
+    PRIMARY KEY (id)
+);
+CREATE UNIQUE INDEX batches_by_key ON batches (tenant, "key", generation);
+CREATE TABLE history (
+    id INTEGER NOT NULL,
+    job TEXT NOT NULL,
+    at FLOAT NOT NULL,
+    kind TEXT NOT NULL,
+    step TEXT NOT NULL,
+    status TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    move INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    took FLOAT,
+    worker TEXT,
+    note TEXT,
+    PRIMARY KEY (id)
+);
+CREATE INDEX ix_history_job ON history (job);
+CREATE TABLE jobs (
+    id TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    workflow TEXT NOT NULL,
+    "key" TEXT NOT NULL,
+    run INTEGER NOT NULL,
+    queue TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    parent TEXT,
+    fan_in TEXT,
+    cleanup TEXT,
+    base INTEGER NOT NULL,
+    period INTEGER NOT NULL,
+    cap INTEGER NOT NULL,
+    aged_from FLOAT NOT NULL,
+    created FLOAT NOT NULL,
+    status TEXT NOT NULL,
+    phase TEXT NOT NULL,
+    step TEXT NOT NULL,
+    payload TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    batch TEXT,
+    batch_slot TEXT,
+    resource TEXT NOT NULL,
+    gate TEXT NOT NULL,
+    result TEXT,
+    error TEXT,
+    reason TEXT,
+    attempt INTEGER NOT NULL,
+    throttled INTEGER NOT NULL,
+    crashes INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    moves INTEGER NOT NULL,
+    worker TEXT,
+    due FLOAT,
+    started FLOAT,
+    entered FLOAT,
+    finished FLOAT,
+    counters TEXT,
+    progress TEXT,
+    PRIMARY KEY (id)
+);
+CREATE INDEX jobs_batch_slot ON jobs (batch_slot) WHERE batch_slot IS NOT NULL;
+CREATE UNIQUE INDEX jobs_by_key ON jobs (tenant, workflow, "key", run);
+CREATE INDEX jobs_due ON jobs (due) WHERE due IS NOT NULL AND phase IN ('timed', 'held');
+CREATE INDEX jobs_finished ON jobs (finished) WHERE finished IS NOT NULL AND payload <> '';
+CREATE INDEX jobs_held ON jobs (worker, lane) WHERE phase = 'held';
+CREATE INDEX jobs_ready ON jobs (lane, aged_from, id) WHERE phase = 'ready';
+CREATE INDEX jobs_stopped ON jobs (status, id) WHERE status IN ('failed', 'paused', 'canceling');
+CREATE TABLE limits (
+    "key" TEXT NOT NULL,
+    most INTEGER NOT NULL,
+    PRIMARY KEY ("key")
+);
+CREATE TABLE locks (
+    tenant TEXT NOT NULL,
+    name TEXT NOT NULL,
+    job TEXT NOT NULL,
+    taken FLOAT NOT NULL,
+    PRIMARY KEY (tenant, name)
+);
+CREATE INDEX ix_locks_job ON locks (job);
+CREATE TABLE members (
+    batch TEXT NOT NULL,
+    job TEXT NOT NULL,
+    ended TEXT,
+    PRIMARY KEY (batch, job)
+);
+CREATE INDEX ix_members_job ON members (job);
+CREATE TABLE schedules (
+    name TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    cron TEXT NOT NULL,
+    timezone TEXT NOT NULL,
+    next_due FLOAT NOT NULL,
+    job TEXT NOT NULL,
+    enabled BOOLEAN NOT NULL,
+    last_fired FLOAT,
+    PRIMARY KEY (name)
+);
+CREATE TABLE workers (
+    id TEXT NOT NULL,
+    started FLOAT NOT NULL,
+    seen FLOAT NOT NULL,
+    expires FLOAT NOT NULL,
+    info TEXT NOT NULL,
+    PRIMARY KEY (id)
+);
+INSERT INTO alembic_version (version_num) VALUES ('0001') RETURNING version_num;

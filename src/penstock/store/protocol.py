@@ -1,0 +1,385 @@
+"""The contract every store keeps: operations that go in one transaction, and questions that change nothing.
+
+`Store.apply` is the one door (rule 1). It takes a group of operations, carries all of them out in one transaction, and gives one
+answer for each; an operation that is refused answers with its exception and leaves the others alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from penstock.engine.model import Event, JobRow, NewJob
+from penstock.engine.outcome import Move
+
+
+@dataclass(slots=True, frozen=True)
+class Submit:
+    """Create jobs, or find the ones that hold their keys already. All of them, or none. Answers a list of `Submitted`."""
+
+    jobs: tuple[NewJob, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class Claim:
+    """Take the best `room` jobs of a queue for a worker. `oldest` of them go to the longest waiting. Answers `Claimed`."""
+
+    worker: str
+    queue: str
+    workflows: tuple[str, ...]
+    room: int = 1
+    oldest: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class ClaimJob:
+    """Take this very job: limits count, priority does not. With a `lease` the claim lapses by itself. Answers `Claimed`."""
+
+    worker: str
+    job: str
+    workflows: tuple[str, ...]
+    lease: float | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Commit:
+    """Store what a tick decided. Answers `Landed`, or `LostClaim`."""
+
+    move: Move
+
+
+@dataclass(slots=True, frozen=True)
+class TakeLock:
+    """Take a lock for a job without waiting. Answers whether the job has it now, or `LostClaim`."""
+
+    job: str
+    epoch: int
+    name: str
+
+
+@dataclass(slots=True, frozen=True)
+class Note:
+    """Show how far a running tick is. Answers the job's gate, or `LostClaim`; not part of the job's history."""
+
+    job: str
+    epoch: int
+    progress: str
+
+
+@dataclass(slots=True, frozen=True)
+class Control:
+    """What a person asks of a job: pause, resume, cancel, or retry (with `new_id` for the next run). Answers the row."""
+
+    job: str
+    action: str
+    tenant: str | None = None
+    reason: str | None = None
+    actor: str | None = None
+    new_id: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class OpenBatch:
+    """Create a batch, or find the one that holds its key. Answers the `BatchRow`."""
+
+    id: str
+    tenant: str
+    key: str
+    limit: int | None = None
+    then: NewJob | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Seal:
+    """No more members: the batch ends when all it has have ended. Answers the `BatchRow`."""
+
+    batch: str
+
+
+@dataclass(slots=True, frozen=True)
+class RetryBatch:
+    """Generation n+1 of an ended batch: what completed is kept, what failed runs again. Answers the new `BatchRow`."""
+
+    batch: str
+    new_id: str
+    new_job: Callable[[], str]
+
+
+@dataclass(slots=True, frozen=True)
+class SetLimits:
+    """Replace all limits. Answers nothing."""
+
+    limits: dict[str, int]
+
+
+@dataclass(slots=True, frozen=True)
+class SetSchedule:
+    """Create or change a schedule; an unchanged one keeps its next firing. Answers nothing."""
+
+    name: str
+    tenant: str
+    cron: str
+    timezone: str
+    next_due: float
+    job: NewJob
+    enabled: bool = True
+
+
+@dataclass(slots=True, frozen=True)
+class RemoveSchedule:
+    """Answers whether there was one."""
+
+    name: str
+
+
+@dataclass(slots=True, frozen=True)
+class Fire:
+    """Submit a schedule's job if `due` is still its next firing, and set the next. Answers whether it fired."""
+
+    name: str
+    due: float
+    next_due: float
+    job: NewJob
+
+
+@dataclass(slots=True, frozen=True)
+class Beat:
+    """A worker lives for `ttl` more seconds. Answers False when it was given up meanwhile and must start anew."""
+
+    worker: str
+    ttl: float
+    info: str = "{}"
+    first: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Leave:
+    """A worker ends: what it still holds goes back to the queue, `blamed` as a crash. Answers how many jobs."""
+
+    worker: str
+    blamed: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class HandBack:
+    """Give back what the store thinks the worker holds and the worker does not know of. Answers how many jobs."""
+
+    worker: str
+    known: frozenset[tuple[str, int]]
+
+
+@dataclass(slots=True, frozen=True)
+class Tidy:
+    """Give up dead workers and lapsed leases, wake what is due, and drop what is older than retention. Answers `Tidied`."""
+
+    keep_completed: float | None = None
+    keep_failed: float | None = None
+    most: int = 500
+
+
+Op = (
+    Submit | Claim | ClaimJob | Commit | TakeLock | Note | Control | OpenBatch | Seal | RetryBatch | SetLimits | SetSchedule
+    | RemoveSchedule | Fire | Beat | Leave | HandBack | Tidy
+)  # fmt: skip
+
+
+@dataclass(slots=True, frozen=True)
+class Submitted:
+    """What became of a submit: `created` is False when the key existed already."""
+
+    job_id: str
+    created: bool
+    run: int
+    status: str
+
+
+@dataclass(slots=True)
+class Claimed:
+    """The jobs a claim took. `wake`: seconds until there may be more (0: now), or None when nothing is foreseen."""
+
+    rows: list[JobRow]
+    wake: float | None
+
+
+@dataclass(slots=True, frozen=True)
+class Landed:
+    """Where a tick's commit left the job. `kept`: the worker holds it still and goes on with the next step."""
+
+    status: str
+    step: str
+    gate: str
+    kept: bool
+    entered: float | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Tidied:
+    given_up: int = 0
+    woken: int = 0
+    dropped: int = 0
+
+
+@dataclass(slots=True)
+class BatchRow:
+    """A batch. `members` counts only up; it has ended when it is sealed and `completed + failed + canceled = members`."""
+
+    id: str
+    tenant: str
+    key: str
+    generation: int
+    limit: int | None
+    then: str | None
+    created: float
+    sealed: float | None = None
+    finished: float | None = None
+    members: int = 0
+    completed: int = 0
+    failed: int = 0
+    canceled: int = 0
+    follow_up: str | None = None
+
+    @property
+    def ended(self) -> int:
+        return self.completed + self.failed + self.canceled
+
+
+@dataclass(slots=True, frozen=True)
+class Member:
+    batch: str
+    job: str
+    ended: str | None
+
+
+@dataclass(slots=True, frozen=True)
+class LockRow:
+    tenant: str
+    name: str
+    job: str
+    taken: float
+
+
+@dataclass(slots=True, frozen=True)
+class WorkerRow:
+    id: str
+    started: float
+    seen: float
+    expires: float
+    info: str
+    holds: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class ScheduleRow:
+    name: str
+    tenant: str
+    cron: str
+    timezone: str
+    next_due: float
+    job: str
+    enabled: bool
+    last_fired: float | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class JobFilter:
+    """Which jobs to list, newest first; `before` is the id to go on from."""
+
+    tenant: str | None = None
+    workflow: str | None = None
+    status: tuple[str, ...] = ()
+    key: str | None = None
+    batch: str | None = None
+    before: str | None = None
+    limit: int = 50
+
+
+@dataclass(slots=True)
+class Applied:
+    """One answer an operation (an exception where it was refused), and the queues in which work may have become claimable."""
+
+    answers: list[Any]
+    hints: set[str] = field(default_factory=set)
+
+
+ANY_QUEUE = "*"
+
+
+class Store(Protocol):
+    """Where jobs live. Everything is async; `apply` is one transaction, everything else reads."""
+
+    url: str
+
+    async def open(self) -> None:
+        """Connect, and bring the schema up to date (or say why that cannot be)."""
+        ...
+
+    async def close(self) -> None: ...
+
+    async def apply(self, ops: Sequence[Op], *, replay: bool = False) -> Applied:
+        """One transaction. With `replay`, the last try's COMMIT is unknown: what it did already is found, not done again."""
+        ...
+
+    async def now(self) -> float:
+        """The store's clock: the only one that leases and due times know."""
+        ...
+
+    async def job(self, job_id: str) -> JobRow | None: ...
+
+    async def jobs(self, where: JobFilter) -> list[JobRow]: ...
+
+    async def count(self, *, tenant: str | None = None) -> dict[tuple[str, str], int]:
+        """(workflow, status) → how many."""
+        ...
+
+    async def history(self, job_id: str) -> list[Event]: ...
+
+    async def batch(self, batch_id: str) -> BatchRow | None: ...
+
+    async def members(self, batch_id: str, *, after: str = "", limit: int = 1000) -> list[Member]: ...
+
+    async def locks(self, *, tenant: str | None = None) -> list[LockRow]: ...
+
+    async def workers(self) -> list[WorkerRow]: ...
+
+    async def schedules(self) -> list[ScheduleRow]: ...
+
+    async def limits(self) -> dict[str, int]: ...
+
+    async def halting(self, worker: str) -> dict[str, str]:
+        """The jobs this worker holds that somebody asked to pause or cancel."""
+        ...
+
+    async def ready_queues(self) -> list[str]:
+        """Queues with claimable work: what a sweep sends hints for."""
+        ...
+
+    async def next_due(self) -> float | None:
+        """When a waiting job or a schedule falls due next."""
+        ...
+
+    def on_change(self, listener: Callable[[set[str]], None]) -> Callable[[], None]:
+        """Call `listener` when another process may have made work claimable. Returns how to stop."""
+        ...
+
+    def keeper(self) -> Keeper:
+        """A heartbeat of its own, for use from another thread."""
+        ...
+
+
+class Keeper(Protocol):
+    """Beats for a worker from a thread of its own, on a connection of its own; blocking on purpose."""
+
+    def beat(self, worker: str, ttl: float) -> bool: ...
+
+    def leave(self, worker: str, blamed: str | None) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def in_order(ops: Sequence[Op]) -> list[tuple[int, Op]]:
+    """The order in which a group is carried out, with each operation's place in it: what frees work goes before what takes it."""
+    return sorted(enumerate(ops), key=lambda placed: _RANK.get(type(placed[1]), 2))
+
+
+_RANK: dict[type, int] = {Commit: 0, Submit: 1, ClaimJob: 3, Claim: 4}

@@ -1,0 +1,32 @@
+"""`ctx.write`: statements of a pipeline's own, compiled for the store they join."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Executable, text
+from sqlalchemy.engine.interfaces import Dialect
+from sqlalchemy.sql import ClauseElement
+
+
+@lru_cache(maxsize=4)
+def _dialect(name: str) -> Dialect:
+    if name == "sqlite":
+        from sqlalchemy.dialects.sqlite import pysqlite
+
+        return pysqlite.dialect()
+    from sqlalchemy.dialects.postgresql import asyncpg
+
+    return asyncpg.dialect()
+
+
+def compiled(statement: Executable | str, dialect: str) -> tuple[str, tuple[Any, ...]]:
+    """SQL text and its positional values, as the driver takes them."""
+    clause = text(statement) if isinstance(statement, str) else statement
+    assert isinstance(clause, ClauseElement)
+    done = clause.compile(dialect=_dialect(dialect), compile_kwargs={"render_postcompile": True})
+    values = done.construct_params()
+    processors = done._bind_processors  # type: ignore[attr-defined]
+    order = done.positiontup or []  # type: ignore[attr-defined]
+    return str(done), tuple(processors[name](values[name]) if name in processors else values[name] for name in order)

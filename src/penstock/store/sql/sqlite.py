@@ -1,0 +1,346 @@
+"""SQLite: one file, no server. One connection writes, others read; the disk is waited for in a thread, never on the event loop.
+
+Statements run on the event loop's own thread, because each takes microseconds and CPython would pay more for handing them to a
+thread row by row. What can take long does not: waiting for another process's lock, and COMMIT with its fsync, run in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from penstock.engine.clock import Clock, SystemClock
+from penstock.engine.errors import (
+    PenstockError,
+    SchemaMismatch,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from penstock.store import migrations
+from penstock.store.protocol import Applied, Beat, Leave, Op
+from penstock.store.sql.reading import Reading
+from penstock.store.sql.requests import Ask, Guarded, Opening, Steps, Tell
+from penstock.store.sql.script import Script
+from penstock.store.sql.statements import statements
+
+T = TypeVar("T")
+
+OLDEST_SQLITE = (3, 35, 0)
+LOCK_PATIENCE = 30.0
+"""Seconds to wait for another process's transaction before saying that the store is unavailable."""
+
+_PRAGMAS = (
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "foreign_keys=OFF",
+    "temp_store=MEMORY",
+    "cache_size=-65536",
+    "wal_autocheckpoint=4000",
+)
+_SQL = statements("sqlite")
+_WATCH_EVERY = 0.02
+
+
+class SqliteStore(Reading):
+    """A store in one SQLite file. `inline=True` (simulations) does everything on the calling thread."""
+
+    def __init__(self, path: str | Path, *, clock: Clock | None = None, inline: bool = False) -> None:
+        self.path = Path(path)
+        self.url = f"sqlite:///{self.path}"
+        self.clock = clock or SystemClock()
+        self._inline = inline
+        self._write: sqlite3.Connection | None = None
+        self._read: sqlite3.Connection | None = None
+        self._disk = ThreadPoolExecutor(1, "penstock-disk")
+        self._reader = ThreadPoolExecutor(1, "penstock-read")
+        self._turn = asyncio.Lock()
+        self._listeners: list[Callable[[set[str]], None]] = []
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old: Penstock needs 3.35 or newer")
+        await self._off_loop(self._disk, self._open_and_migrate)
+
+    def _open_and_migrate(self) -> None:
+        with _translated(self.url):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._write = connect(self.path)
+            self._read = connect(self.path)
+            self._bring_up_to_date(self._write)
+
+    def _bring_up_to_date(self, connection: sqlite3.Connection) -> None:
+        revision = revision_of(connection)
+        if not migrations.check(revision, self.url):
+            return
+        begin(connection, patience=LOCK_PATIENCE)
+        try:
+            revision = revision_of(connection)
+            if migrations.check(revision, self.url):
+                script = (
+                    migrations.whole_schema("sqlite")
+                    if revision is None
+                    else migrations.upgrade_script("sqlite", revision)
+                )
+                for statement in script.split(";\n"):
+                    if statement.strip():
+                        connection.execute(statement)
+            connection.execute("COMMIT")
+        except BaseException:
+            rollback(connection)
+            raise
+
+    async def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+            self._watcher = None
+        async with self._turn:
+            await self._off_loop(self._reader, self._close_connection, self._read)
+            await self._off_loop(self._disk, self._close_connection, self._write)
+            self._read = self._write = None
+        self._disk.shutdown(wait=False)
+        self._reader.shutdown(wait=False)
+
+    @staticmethod
+    def _close_connection(connection: sqlite3.Connection | None) -> None:
+        if connection is not None:
+            connection.close()
+
+    async def apply(self, ops: Sequence[Op], *, replay: bool = False) -> Applied:
+        async with self._turn:
+            connection = self._opened(self._write)
+            with _translated(self.url):
+                try:
+                    await self._begin(connection)
+                    applied = run_script(connection, Script(ops, replay=replay, exact=True).run(), self.clock)
+                    if self._inline:
+                        connection.execute("COMMIT")
+                    else:
+                        await asyncio.get_running_loop().run_in_executor(self._disk, connection.execute, "COMMIT")
+                except BaseException:
+                    rollback(connection)
+                    raise
+        return applied
+
+    async def _begin(self, connection: sqlite3.Connection) -> None:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error):
+                raise
+            await self._off_loop(self._disk, begin, connection, LOCK_PATIENCE)
+
+    async def _off_loop(self, pool: ThreadPoolExecutor, call: Callable[..., T], *args: Any) -> T:
+        if self._inline:
+            return call(*args)
+        return await asyncio.get_running_loop().run_in_executor(pool, call, *args)
+
+    def _opened(self, connection: sqlite3.Connection | None) -> sqlite3.Connection:
+        if connection is None:
+            raise StoreError(f"{self.url} is not open")
+        return connection
+
+    async def now(self) -> float:
+        return self.clock.now()
+
+    async def rows(self, sql: str, args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """A question: on the reading connection, off the event loop."""
+        connection = self._opened(self._read)
+        with _translated(self.url):
+            return await self._off_loop(self._reader, lambda: connection.execute(sql, _bound(args)).fetchall())
+
+    def on_change(self, listener: Callable[[set[str]], None]) -> Callable[[], None]:
+        """`PRAGMA data_version` changes when another connection has committed: cheap to ask, and it needs no server."""
+        self._listeners.append(listener)
+        if self._watcher is None:
+            self._watcher = asyncio.get_running_loop().create_task(self._watch(), name="penstock-sqlite-watch")
+        return lambda: self._listeners.remove(listener)
+
+    async def _watch(self) -> None:
+        connection = self._opened(self._write)
+        seen = None
+        while True:
+            async with self._turn:
+                (version,) = connection.execute("PRAGMA data_version").fetchone()
+            if seen is not None and version != seen:
+                for listener in list(self._listeners):
+                    listener({"*"})
+            seen = version
+            await self.clock.sleep(_WATCH_EVERY)
+
+    def keeper(self) -> SqliteKeeper:
+        return SqliteKeeper(self.path, self.clock)
+
+
+class SqliteKeeper:
+    """A worker's heartbeat, on a connection of its own. Made and used in one thread."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._connection: sqlite3.Connection | None = None
+
+    def beat(self, worker: str, ttl: float) -> bool:
+        return bool(self._apply(Beat(worker, ttl)))
+
+    def leave(self, worker: str, blamed: str | None) -> None:
+        self._apply(Leave(worker, blamed))
+
+    def _apply(self, op: Op) -> Any:
+        with _translated(str(self._path)):
+            if self._connection is None:
+                self._connection = connect(self._path)
+            begin(self._connection, patience=LOCK_PATIENCE)
+            try:
+                answer = run_script(
+                    self._connection, Script([op], replay=False, exact=True).run(), self._clock
+                ).answers[0]
+                self._connection.execute("COMMIT")
+            except BaseException:
+                rollback(self._connection)
+                raise
+        if isinstance(answer, PenstockError):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=0)
+    for pragma in _PRAGMAS:
+        deadline = time.monotonic() + LOCK_PATIENCE
+        while True:
+            try:
+                connection.execute(f"PRAGMA {pragma}").fetchall()
+                break
+            except sqlite3.OperationalError as error:
+                if not _is_busy(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+    return connection
+
+
+def begin(connection: sqlite3.Connection, patience: float) -> None:
+    """Wait for the write lock; blocking, so never called on the event loop. SQLite's own wait would poll ever more rarely."""
+    deadline = time.monotonic() + patience
+    pause = 0.0005
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.01)
+
+
+def rollback(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+
+
+def revision_of(connection: sqlite3.Connection) -> str | None:
+    """The schema's revision, or None for a database without our tables."""
+    found = connection.execute("SELECT name FROM sqlite_master WHERE name IN ('alembic_version', 'jobs')").fetchall()
+    names = {name for (name,) in found}
+    if not names:
+        return None
+    if "alembic_version" not in names:
+        raise SchemaMismatch("this SQLite file has a table 'jobs' that Penstock did not make: point it at another file")
+    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    return None if row is None else str(row[0])
+
+
+def run_script(connection: sqlite3.Connection, script: Steps[T], clock: Clock) -> T:
+    """Drive a script to its end inside the open transaction."""
+    execute, many = connection.execute, connection.executemany
+    answer: Any = None
+    try:
+        while True:
+            request = script.send(answer)
+            if type(request) is Ask:
+                answer = execute(_SQL[request.name], _bound(request.args)).fetchall()
+            elif type(request) is Tell:
+                answer = many(_SQL[request.name], request.rows).rowcount if request.rows else 0
+            elif type(request) is Opening:
+                answer = (clock.now(), dict(execute('SELECT "key", most FROM limits').fetchall()))
+            else:
+                answer = _guarded(connection, request)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+def _guarded(connection: sqlite3.Connection, request: Guarded) -> BaseException | None:
+    """The pipeline's own statements: all of them, or none and the error."""
+    from penstock.store.sql.foreign import compiled
+
+    connection.execute("SAVEPOINT own")
+    try:
+        for statement in request.statements:
+            sql, parameters = compiled(statement, "sqlite")
+            connection.execute(sql, parameters)
+    except sqlite3.Error as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            raise
+        connection.execute("ROLLBACK TO own")
+        connection.execute("RELEASE own")
+        return error
+    connection.execute("RELEASE own")
+    return None
+
+
+def _bound(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(json.dumps(a) if type(a) in (list, tuple) else a for a in args)
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+class _translated:
+    """Turns SQLite's errors into ours, once, here."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, PermissionError | FileExistsError | NotADirectoryError):
+            raise StoreReadOnly(
+                f"{self._url}: {error.strerror.lower() if error.strerror else error} ({error.filename})"
+            ) from error
+        if isinstance(error, OSError) and error.errno is not None and os.strerror(error.errno) == os.strerror(28):
+            raise StoreFull(f"{self._url}: no space left on the disk; free some and try again") from error
+        if not isinstance(error, sqlite3.Error):
+            return
+        code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+        if code == sqlite3.SQLITE_FULL:
+            raise StoreFull(
+                f"{self._url}: the disk is full; free some space and try again, nothing was lost"
+            ) from error
+        if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+            raise StoreReadOnly(
+                f"{self._url} cannot be written ({error}): check the permissions of the file and its folder"
+            ) from error
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise StoreUnavailable(f"{self._url} has been locked by another process for too long") from error
+        if code == sqlite3.SQLITE_NOTADB:
+            raise SchemaMismatch(f"{self._url} is not a SQLite database: point Penstock at another file") from error
+        raise StoreError(f"{self._url}: {error}") from error

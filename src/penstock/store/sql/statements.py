@@ -1,0 +1,265 @@
+"""Every statement a script may name, for both dialects, written by hand; the plain inserts and updates are spelled out from column lists.
+
+A statement for many rows is run row by row on SQLite (`executemany`) and with one array a column on PostgreSQL (`unnest`). A set of
+values is a JSON array on SQLite and an array on PostgreSQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from penstock.engine.model import CHANGING_COLUMNS, EVENT_COLUMNS, JOB_COLUMNS
+
+Dialect = Literal["sqlite", "postgresql"]
+
+MOVED_COLUMNS = (
+    "step",
+    "payload",
+    "resource",
+    "error",
+    "attempt",
+    "throttled",
+    "crashes",
+    "moves",
+    "entered",
+    "counters",
+    "progress",
+)
+"""What changes when a tick keeps its claim: none of it is indexed."""
+
+CLAIMED_COLUMNS = ("status", "phase", "epoch", "attempt", "worker", "due", "started", "entered")
+BATCH_COLUMNS = (
+    "id", "tenant", "key", "generation", "limit", "then", "created", "sealed", "finished", "members", "completed", "failed",
+    "canceled", "follow_up",
+)  # fmt: skip
+BATCH_CHANGING = ("sealed", "finished", "members", "completed", "failed", "canceled", "follow_up")
+WORKER_COLUMNS = ("id", "started", "seen", "expires", "info")
+
+_INTEGERS = frozenset(
+    [
+        "run",
+        "base",
+        "period",
+        "cap",
+        "attempt",
+        "throttled",
+        "crashes",
+        "epoch",
+        "moves",
+        "move",
+        "generation",
+        "limit",
+        "members",
+        "completed",
+        "failed",
+        "canceled",
+        "most",
+    ]
+)
+_FLOATS = frozenset(
+    ["aged_from", "created", "due", "started", "entered", "finished", "at", "took", "sealed", "taken", "seen", "expires", "next_due", "last_fired"]
+)  # fmt: skip
+
+
+def _array_type(column: str) -> str:
+    if column in _INTEGERS:
+        return "bigint[]"
+    if column in _FLOATS:
+        return "float8[]"
+    return "bool[]" if column == "enabled" else "text[]"
+
+
+def _names(columns: Sequence[str], prefix: str = "") -> str:
+    return ", ".join(f'{prefix}"{c}"' for c in columns)
+
+
+class _Writer:
+    """Spells statements for one dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.sqlite = dialect == "sqlite"
+
+    def pick(self, sqlite: str, postgresql: str) -> str:
+        return sqlite if self.sqlite else postgresql
+
+    def unnest(self, columns: Sequence[str]) -> str:
+        arrays = ", ".join(f"${n}::{_array_type(c)}" for n, c in enumerate(columns, 1))
+        return f"unnest({arrays}) AS v({_names(columns)})"
+
+    def insert(self, table: str, columns: Sequence[str], tail: str = "") -> str:
+        if self.sqlite:
+            return f"INSERT INTO {table} ({_names(columns)}) VALUES ({', '.join('?' * len(columns))}) {tail}"
+        return f"INSERT INTO {table} ({_names(columns)}) SELECT {_names(columns)} FROM {self.unnest(columns)} {tail}"
+
+    def update(self, table: str, changes: Sequence[str], where: Sequence[str]) -> str:
+        if self.sqlite:
+            assignments = ", ".join(f'"{c}" = ?' for c in changes)
+            return f"UPDATE {table} SET {assignments} WHERE " + " AND ".join(f'"{c}" = ?' for c in where)
+        assignments = ", ".join(f'"{c}" = v."{c}"' for c in changes)
+        match = " AND ".join(f'{table}."{c}" = v."{c}"' for c in where)
+        return f"UPDATE {table} SET {assignments} FROM {self.unnest((*changes, *where))} WHERE {match}"
+
+    def delete(self, table: str, where: Sequence[str]) -> str:
+        if self.sqlite:
+            return f"DELETE FROM {table} WHERE " + " AND ".join(f'"{c}" = ?' for c in where)
+        match = " AND ".join(f'{table}."{c}" = v."{c}"' for c in where)
+        return f"DELETE FROM {table} USING {self.unnest(where)} WHERE {match}"
+
+    def arg(self, n: int, kind: str = "text") -> str:
+        return f"?{n}" if self.sqlite else f"${n}::{kind}"
+
+    def among(self, n: int) -> str:
+        """The values of a set argument, as a subquery."""
+        return f"(SELECT value FROM json_each(?{n}))" if self.sqlite else f"(SELECT unnest(${n}::text[]))"
+
+
+def statements(dialect: Dialect) -> dict[str, str]:
+    """Name → SQL."""
+    w = _Writer(dialect)
+    job = _names(JOB_COLUMNS)
+    lock = w.pick("", "FOR UPDATE")
+    skip = w.pick("", "FOR UPDATE SKIP LOCKED")
+    one, two, three, four = (w.arg(n) for n in (1, 2, 3, 4))
+    now = w.arg(1, "float8")
+    return {
+        # Reading jobs in order to change them, always in the order of their ids.
+        "lock_jobs": f"SELECT {job} FROM jobs WHERE id IN {w.among(1)} ORDER BY id {lock}",
+        "held_by": f"SELECT {job} FROM jobs WHERE phase = 'held' AND worker IN {w.among(1)} ORDER BY id {skip}",
+        "lapsed": f"SELECT {job} FROM jobs WHERE phase = 'held' AND due <= {now} ORDER BY id {skip}",
+        "jobs_of_batch": f"SELECT {job} FROM jobs WHERE id IN (SELECT job FROM members WHERE batch = {one}) ORDER BY id",
+        "live_jobs": f"SELECT {job} FROM jobs WHERE finished IS NULL ORDER BY id {lock}",
+        "last_runs": _last_runs(w),
+        "find_move": f"SELECT 1 FROM history WHERE job = {one} AND epoch = {w.arg(2, 'bigint')} AND move = {w.arg(3, 'bigint')}",
+        # Choosing: the head of every lane with ready work (a walk from lane to lane, not over jobs), then what follows it.
+        "lane_heads": _lane_heads(w),
+        "take_lane": (
+            f"SELECT {job} FROM jobs WHERE phase = 'ready' AND lane = {one} ORDER BY aged_from, id LIMIT {w.arg(2, 'bigint')} {skip}"
+        ),
+        "take_heads": w.pick(
+            "SELECT l.value, j.aged_from, j.id FROM json_each(?1) l JOIN jobs j ON j.id IN (SELECT id FROM jobs"
+            " WHERE phase = 'ready' AND lane = l.value ORDER BY aged_from, id LIMIT ?2)",
+            "SELECT l.lane, j.aged_from, j.id FROM unnest($1::text[]) AS l(lane) CROSS JOIN LATERAL (SELECT aged_from, id FROM jobs"
+            " WHERE phase = 'ready' AND lane = l.lane ORDER BY aged_from, id LIMIT $2::bigint FOR UPDATE SKIP LOCKED) j",
+        ),
+        "lane_after": (
+            f"SELECT aged_from, id FROM jobs WHERE phase = 'ready' AND lane = {one} AND (aged_from, id) > ({w.arg(2, 'float8')}, {three})"
+            f" ORDER BY aged_from, id LIMIT {w.arg(4, 'bigint')} {skip}"
+        ),
+        # Limits: on PostgreSQL locked in a statement of their own, so that the count that follows sees who was before us.
+        "lock_limits": w.pick(
+            "SELECT 1 FROM json_each(?1) LIMIT 1",
+            "SELECT pg_advisory_xact_lock(hashtextextended(k, 7302)) FROM unnest($1::text[]) AS t(k) ORDER BY k",
+        ),
+        "held_by_lane": "SELECT lane, count(*) FROM jobs WHERE phase = 'held' GROUP BY lane",
+        "batch_room": (
+            f'SELECT b.id, b."limit", (SELECT count(*) FROM jobs j WHERE j.batch_slot = b.id AND j.started IS NOT NULL)'
+            f" FROM batches b WHERE b.id IN {w.among(1)}"
+        ),
+        # Time: what is due, and who died.
+        "first_due": "SELECT min(due) FROM jobs WHERE due IS NOT NULL AND phase IN ('timed', 'held')",
+        "fall_due": (
+            "UPDATE jobs SET phase = 'ready', due = NULL, status = CASE status WHEN 'waiting' THEN 'queued' ELSE status END"
+            f" WHERE id IN (SELECT id FROM jobs WHERE phase = 'timed' AND due <= {now} ORDER BY due LIMIT 1000 {skip}) RETURNING queue"
+        ),
+        "dead_workers": f"SELECT id FROM workers WHERE expires <= {now} ORDER BY id",
+        "worker_alive": f"SELECT 1 FROM workers WHERE id = {one} {w.pick('', 'FOR KEY SHARE')}",
+        # Writing jobs.
+        "insert_jobs": w.insert("jobs", JOB_COLUMNS, "ON CONFLICT DO NOTHING"),
+        "put_jobs": w.update("jobs", CHANGING_COLUMNS, ("id",)),
+        "move_jobs": w.update("jobs", MOVED_COLUMNS, ("id",)),
+        "claim_jobs": w.update("jobs", CLAIMED_COLUMNS, ("id",)),
+        "put_lanes": w.update("jobs", ("lane",), ("id",)),
+        "name_batch": w.update("jobs", ("batch",), ("id",)),
+        "note_progress": w.update("jobs", ("progress",), ("id",)),
+        "insert_events": w.insert("history", EVENT_COLUMNS),
+        # Batches.
+        "lock_batches": f"SELECT {_names(BATCH_COLUMNS)} FROM batches WHERE id IN {w.among(1)} ORDER BY id {lock}",
+        "last_batch": (
+            f"SELECT {_names(BATCH_COLUMNS)} FROM batches WHERE tenant = {one} AND key = {two} ORDER BY generation DESC LIMIT 1"
+        ),
+        "insert_batches": w.insert("batches", BATCH_COLUMNS, "ON CONFLICT DO NOTHING"),
+        "put_batches": w.update("batches", BATCH_CHANGING, ("id",)),
+        "insert_members": w.insert("members", ("batch", "job", "ended")),
+        "end_members": w.update("members", ("ended",), ("batch", "job")),
+        "member": f"SELECT 1 FROM members WHERE batch = {one} AND job = {two}",
+        "memberships": f"SELECT batch, job, ended FROM members WHERE job IN {w.among(1)} ORDER BY batch, job",
+        # Locks.
+        "take_lock": w.insert("locks", ("tenant", "name", "job", "taken"), "ON CONFLICT DO NOTHING"),
+        "lock_holder": f"SELECT job FROM locks WHERE tenant = {one} AND name = {two}",
+        "free_lock": w.delete("locks", ("tenant", "name", "job")),
+        "free_locks": w.delete("locks", ("job",)),
+        # Workers.
+        "enter_worker": w.insert(
+            "workers", WORKER_COLUMNS,
+            "ON CONFLICT (id) DO UPDATE SET seen = excluded.seen, expires = excluded.expires, info = excluded.info",
+        ),
+        "beat": w.update("workers", ("seen", "expires"), ("id",)),
+        "drop_worker": w.delete("workers", ("id",)),
+        "bury_worker": w.pick(
+            "DELETE FROM workers WHERE id = ?1 AND expires <= ?2"
+            " AND NOT EXISTS (SELECT 1 FROM jobs WHERE phase = 'held' AND worker = ?3)",
+            "DELETE FROM workers USING unnest($1::text[], $2::float8[], $3::text[]) AS v(id, now, again) WHERE workers.id = v.id"
+            " AND workers.expires <= v.now AND NOT EXISTS (SELECT 1 FROM jobs WHERE phase = 'held' AND worker = v.again)",
+        ),
+        # Limits and schedules.
+        "drop_limits": "DELETE FROM limits",
+        "insert_limits": w.insert("limits", ("key", "most")),
+        "put_schedule": w.insert(
+            "schedules", ("name", "tenant", "cron", "timezone", "next_due", "job", "enabled"),
+            "ON CONFLICT (name) DO UPDATE SET tenant = excluded.tenant, cron = excluded.cron, timezone = excluded.timezone,"
+            " next_due = CASE WHEN schedules.cron = excluded.cron AND schedules.timezone = excluded.timezone"
+            " THEN schedules.next_due ELSE excluded.next_due END, job = excluded.job, enabled = excluded.enabled",
+        ),
+        "drop_schedule": w.delete("schedules", ("name",)),
+        "fire_schedule": w.pick(
+            "UPDATE schedules SET last_fired = next_due, next_due = ?1 WHERE name = ?2 AND next_due = ?3 AND enabled",
+            "UPDATE schedules SET last_fired = schedules.next_due, next_due = v.next FROM unnest($1::float8[], $2::text[], $3::float8[])"
+            " AS v(next, name, due) WHERE schedules.name = v.name AND schedules.next_due = v.due AND schedules.enabled",
+        ),
+        # Retention: what may be submitted again by its key keeps the key.
+        "outlived": (
+            "SELECT id, key <> id OR run > 1 OR EXISTS (SELECT 1 FROM jobs o WHERE o.tenant = j.tenant AND o.workflow = j.workflow"
+            " AND o.key = j.key AND o.run > 1) FROM jobs j"
+            f" WHERE status IN {w.among(1)} AND payload <> '' AND finished IS NOT NULL AND finished <= {w.arg(2, 'float8')}"
+            " AND NOT EXISTS (SELECT 1 FROM members m JOIN batches b ON b.id = m.batch WHERE m.job = j.id AND b.finished IS NULL)"
+            f" ORDER BY finished, id LIMIT {w.arg(3, 'bigint')} {w.pick('', 'FOR UPDATE OF j SKIP LOCKED')}"
+        ),
+        "drop_history": w.delete("history", ("job",)),
+        "drop_jobs": w.delete("jobs", ("id",)),
+        "strip_jobs": w.pick(
+            "UPDATE jobs SET payload = '', result = NULL, counters = NULL, progress = NULL, error = NULL WHERE id = ?1",
+            "UPDATE jobs SET payload = '', result = NULL, counters = NULL, progress = NULL, error = NULL"
+            " FROM unnest($1::text[]) AS v(id) WHERE jobs.id = v.id",
+        ),
+    }  # fmt: skip
+
+
+def _last_runs(w: _Writer) -> str:
+    job = _names(JOB_COLUMNS, "j.")
+    newest = "(SELECT max(run) FROM jobs WHERE tenant = k.tenant AND workflow = k.workflow AND key = k.key)"
+    source = w.pick(
+        "(SELECT t.value AS tenant, w.value AS workflow, k.value AS key FROM json_each(?1) t JOIN json_each(?2) w ON w.key = t.key"
+        " JOIN json_each(?3) k ON k.key = t.key) k",
+        "unnest($1::text[], $2::text[], $3::text[]) AS k(tenant, workflow, key)",
+    )
+    return (
+        f"SELECT {job} FROM {source} JOIN jobs j ON j.tenant = k.tenant AND j.workflow = k.workflow AND j.key = k.key"
+        f" AND j.run = {newest}"
+    )
+
+
+def _lane_heads(w: _Writer) -> str:
+    first, bound = w.arg(1), w.arg(2)
+    step = f"SELECT lane FROM jobs WHERE phase = 'ready' AND lane {{}} AND lane < {bound} ORDER BY lane LIMIT 1"
+    walk = (
+        f"WITH RECURSIVE walk(lane) AS (SELECT ({step.format(f'>= {first}')})"
+        f" UNION ALL SELECT ({step.format('> walk.lane')}) FROM walk WHERE walk.lane IS NOT NULL)"
+    )
+    head = "SELECT {} FROM jobs WHERE phase = 'ready' AND lane = walk.lane ORDER BY aged_from, id LIMIT 1"
+    if w.sqlite:
+        return f"{walk} SELECT walk.lane, j.aged_from, j.id FROM walk JOIN jobs j ON j.id = ({head.format('id')}) WHERE walk.lane IS NOT NULL"
+    return (
+        f"{walk} SELECT walk.lane, j.aged_from, j.id FROM walk CROSS JOIN LATERAL ({head.format('aged_from, id')}) j"
+        " WHERE walk.lane IS NOT NULL"
+    )
