@@ -16,6 +16,7 @@ of these change it, and write it back; they decide nothing themselves.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from penstock.engine.errors import Conflict, InvalidRequest
 from penstock.engine.lane import lane_of
@@ -162,11 +163,21 @@ def second_run(row: JobRow, *, new_id: str) -> NewJob:
     """`retry`: the next run of a failed job, from the step where it stopped and with the payload that step had."""
     if row.status != "failed":
         raise Conflict(f"job {row.id} is {_spoken(row)}; only a failed job can be retried")
+    if not row.payload:
+        raise Conflict(f"job {row.id} is older than retention keeps payloads; submit it anew with `again`")
     return NewJob(
         id=new_id, workflow=row.workflow, step=row.step, payload=row.payload, digest=row.digest, tenant=row.tenant, key=row.key,
         again=True, queue=row.queue, base=row.base, period=row.period, cap=row.cap, parent=row.parent, fan_in=row.fan_in,
         cleanup=row.cleanup, resource=row.resource,
     )  # fmt: skip
+
+
+def follow_up(then: NewJob, *, batch: str) -> NewJob:
+    """The job a batch starts when it has ended. It is the batch's own: a key or another batch could refuse it when nobody is there
+    to hear of that."""
+    if then.key is not None or then.batch is not None:
+        raise InvalidRequest("the job that follows a batch can have neither a key nor a batch of its own")
+    return replace(then, fan_in=batch)
 
 
 def control(row: JobRow, action: str, *, reason: str | None, now: float, by_tenant: bool) -> None:
@@ -185,9 +196,8 @@ def told(row: JobRow, move: Move, *, now: float, ran: tuple[str, int], refused: 
     """The line of history a committed tick leaves: which step ran, as which try, and where the job stands now."""
     step, attempt = ran
     kind = "refused" if refused else move.kind
-    return Event(
-        row.id, now, kind, step, row.status, move.epoch, move.number, attempt, move.took, move.worker, move.error
-    )
+    note = _storable(move.error)
+    return Event(row.id, now, kind, step, row.status, move.epoch, move.number, attempt, move.took, move.worker, note)
 
 
 def _carry(row: JobRow, move: Move) -> None:
@@ -196,6 +206,11 @@ def _carry(row: JobRow, move: Move) -> None:
         row.counters = move.counters
     if move.progress is not None:
         row.progress = move.progress
+
+
+def _storable(text: str | None) -> str | None:
+    """An exception may say anything (file names that are no text, NUL); no database may refuse a commit for that."""
+    return text and text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
 
 
 def _let_go(row: JobRow) -> None:
@@ -257,7 +272,7 @@ def _again(row: JobRow, move: Move, now: float) -> None:
 
 
 def _retry(row: JobRow, move: Move, now: float) -> None:
-    row.error = move.error
+    row.error = _storable(move.error)
     if move.throttled:
         row.throttled += 1
         row.attempt -= 1
@@ -271,7 +286,7 @@ def _done(row: JobRow, move: Move, now: float) -> None:
 
 
 def _fail(row: JobRow, move: Move, now: float) -> None:
-    row.error = move.error
+    row.error = _storable(move.error)
     finish(row, "failed", now)
 
 
@@ -284,7 +299,7 @@ def _park(row: JobRow, move: Move, now: float) -> None:
     row.attempt = max(0, row.attempt - 1)
     row.gate = ""
     row.status, row.phase = "paused", "idle"
-    row.reason = move.error
+    row.reason = _storable(move.error)
 
 
 def _hand_back(row: JobRow, move: Move, now: float) -> None:

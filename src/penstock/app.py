@@ -1,0 +1,304 @@
+"""`Penstock`: the one object an author or a program holds on to. Async; `run` is the one synchronous door."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from penstock.delivery.embedded import Embedded
+from penstock.engine.clock import Clock
+from penstock.engine.engine import Engine, Retention
+from penstock.engine.errors import InvalidRequest, NotFound
+from penstock.engine.model import DEFAULT_QUEUE, DEFAULT_TENANT, Event, Job, NewJob, view
+from penstock.engine.priority import Priority
+from penstock.engine.workflow import Workflow
+from penstock.store.protocol import BatchRow, JobFilter, ScheduleRow, Store, Submitted
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class FollowUp:
+    """The job that starts, once, when a batch has ended."""
+
+    workflow: Workflow | str
+    payload: Any
+    priority: Priority | None = None
+    queue: str | None = None
+
+
+class Penstock:
+    """Workflows, and the store their jobs live in.
+
+    `store` is a URL (`sqlite:///work.db`, `postgresql://…`, `memory://`) or left out: then the configuration decides
+    (`PENSTOCK_STORE`, `penstock.yaml`), and without one it is a SQLite file in `.penstock/` of the working folder.
+    """
+
+    def __init__(
+        self,
+        *,
+        workflows: Iterable[Workflow] = (),
+        store: str | Store | None = None,
+        limits: Mapping[str, int] | None = None,
+        retention: Retention | None = None,
+        fair_share: float = 0.0,
+        lease: float = 30.0,
+        clock: Clock | None = None,
+    ) -> None:
+        self.workflows = {workflow.name: workflow for workflow in workflows}
+        self._store_given = store
+        self._limits = limits
+        self._options: dict[str, Any] = {
+            "retention": retention,
+            "fair_share": fair_share,
+            "lease": lease,
+            "clock": clock,
+        }
+        self._clock = clock
+        self._engine: Engine | None = None
+
+    def add(self, workflow: Workflow) -> Workflow:
+        """Make a workflow known after the object was made."""
+        if self.workflows.setdefault(workflow.name, workflow) is not workflow:
+            raise InvalidRequest(f"there are two workflows named {workflow.name!r}")
+        if self._engine is not None:
+            self._engine.add(workflow)
+        return workflow
+
+    @property
+    def engine(self) -> Engine:
+        if self._engine is None:
+            raise InvalidRequest("Penstock is not open: use `async with app:`")
+        return self._engine
+
+    async def open(self, *, exit_when_stuck: bool = False) -> Self:
+        if self._engine is not None:
+            raise InvalidRequest("Penstock is open already")
+        store = self._make_store()
+        await store.open()
+        engine = Engine(store, self.workflows.values(), exit_when_stuck=exit_when_stuck, **self._options)
+        self._engine = engine
+        if self._limits is not None and dict(self._limits) != await store.limits():
+            await engine.set_limits(self._limits)
+        return self
+
+    async def close(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await engine.close()
+            await engine.store.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def _make_store(self) -> Store:
+        given = self._store_given
+        if given is not None and not isinstance(given, str):
+            return given
+        from penstock.store.connect import store_from_url
+
+        if given is None:
+            from penstock.config import load
+
+            given = load().store
+        return store_from_url(given, clock=self._clock)
+
+    async def submit(
+        self,
+        workflow: Workflow | str,
+        payload: Any,
+        *,
+        key: str | None = None,
+        tenant: str = DEFAULT_TENANT,
+        again: bool = False,
+        after: float = 0.0,
+        priority: Priority | None = None,
+        queue: str | None = None,
+        batch: str | None = None,
+    ) -> Submitted:
+        """Store a job; durable when this returns. A key that exists answers with its job (`created=False`), and with `Conflict`
+        if its payload was another one. `again=True` starts the next run when the last one is final."""
+        new = self.engine.new_job(
+            workflow,
+            payload,
+            key=key,
+            tenant=tenant,
+            again=again,
+            after=after,
+            priority=priority,
+            queue=queue,
+            batch=batch,
+        )
+        return (await self.engine.submit([new]))[0]
+
+    async def submit_many(
+        self,
+        workflow: Workflow | str,
+        payloads: Iterable[Any],
+        *,
+        keys: Sequence[str] | None = None,
+        tenant: str = DEFAULT_TENANT,
+        priority: Priority | None = None,
+        queue: str | None = None,
+        batch: str | None = None,
+    ) -> list[Submitted]:
+        """Store many jobs in one transaction: all of them, or none."""
+        items = list(payloads)
+        if keys is not None and len(keys) != len(items):
+            raise InvalidRequest(f"there are {len(items)} payloads and {len(keys)} keys")
+        engine = self.engine
+        jobs = [
+            engine.new_job(
+                workflow, payload, key=keys[n] if keys is not None else None, tenant=tenant, priority=priority, queue=queue,
+                batch=batch,
+            )
+            for n, payload in enumerate(items)
+        ]  # fmt: skip
+        return await engine.submit(jobs)
+
+    async def job(self, job_id: str) -> Job:
+        """A snapshot of one job, or `NotFound`."""
+        row = await self.engine.store.job(job_id)
+        if row is None:
+            raise NotFound(f"there is no job {job_id}")
+        return view(row)
+
+    async def jobs(
+        self,
+        *,
+        tenant: str | None = None,
+        workflow: str | None = None,
+        status: Sequence[str] = (),
+        key: str | None = None,
+        batch: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> list[Job]:
+        """Jobs, newest first. Page with `before`, the last id of the page before."""
+        where = JobFilter(tenant, workflow, tuple(status), key, batch, before, limit)
+        return [view(row) for row in await self.engine.store.jobs(where)]
+
+    async def counts(self, *, tenant: str | None = None) -> dict[tuple[str, str], int]:
+        """(workflow, status) → how many jobs."""
+        return await self.engine.store.count(tenant=tenant)
+
+    async def history(self, job_id: str) -> list[Event]:
+        """What happened to a job, oldest first."""
+        return await self.engine.store.history(job_id)
+
+    async def wait(self, job_id: str, *, timeout: float | None = None) -> Job:
+        """Wait until the job is final. `TimeoutError` after `timeout` seconds; the job goes on."""
+        engine = self.engine
+        news = engine.final(job_id)
+        try:
+            async with asyncio.timeout(timeout):
+                pause = 0.02
+                while True:
+                    job = await self.job(job_id)
+                    if job.final:
+                        return job
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(pause):
+                            await news.wait()
+                    news.clear()
+                    pause = min(pause * 1.5, 0.5)
+        finally:
+            engine.forget_final(job_id)
+
+    async def pause(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
+        """Stop at the next gate; a tick in flight commits first."""
+        return await self.engine.control(job_id, "pause", reason=reason, actor=actor)
+
+    async def resume(self, job_id: str, *, actor: str | None = None) -> Job:
+        return await self.engine.control(job_id, "resume", actor=actor)
+
+    async def cancel(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
+        """Stop for good: the clean-up step runs, if there is one, then the job is `canceled`."""
+        return await self.engine.control(job_id, "cancel", reason=reason, actor=actor)
+
+    async def retry(self, job_id: str, *, actor: str | None = None) -> Job:
+        """Run a failed job again from the step that failed, as its next run; or let a parked one go on."""
+        return await self.engine.control(job_id, "retry", actor=actor)
+
+    async def open_batch(
+        self,
+        *,
+        key: str | None = None,
+        tenant: str = DEFAULT_TENANT,
+        limit: int | None = None,
+        then: FollowUp | None = None,
+    ) -> BatchRow:
+        """A group of jobs that ends exactly once. `limit`: members at work at once. `then`: the job that starts at its end."""
+        return await self.engine.open_batch(key=key, tenant=tenant, limit=limit, then=self._follow_up(then, tenant))
+
+    def _follow_up(self, then: FollowUp | None, tenant: str) -> NewJob | None:
+        if then is None:
+            return None
+        return self.engine.new_job(then.workflow, then.payload, tenant=tenant, priority=then.priority, queue=then.queue)
+
+    async def seal_batch(self, batch_id: str) -> BatchRow:
+        """No more members will come: the batch ends when those it has have ended."""
+        return await self.engine.seal(batch_id)
+
+    async def retry_batch(self, batch_id: str) -> BatchRow:
+        """Generation n+1 of an ended batch: what failed runs again, and the follow-up once more after that."""
+        return await self.engine.retry_batch(batch_id)
+
+    async def batch(self, batch_id: str) -> BatchRow:
+        batch = await self.engine.store.batch(batch_id)
+        if batch is None:
+            raise NotFound(f"there is no batch {batch_id}")
+        return batch
+
+    async def schedule(
+        self,
+        name: str,
+        cron: str,
+        workflow: Workflow | str,
+        payload: Any,
+        *,
+        timezone: str = "UTC",
+        tenant: str = DEFAULT_TENANT,
+        priority: Priority | None = None,
+        enabled: bool = True,
+    ) -> None:
+        """Start a job by a cron expression. A firing that was missed runs once."""
+        job = self.engine.new_job(workflow, payload, tenant=tenant, priority=priority)
+        await self.engine.set_schedule(name, cron, job, timezone=timezone, enabled=enabled)
+
+    async def unschedule(self, name: str) -> None:
+        if not await self.engine.remove_schedule(name):
+            raise NotFound(f"there is no schedule {name!r}")
+
+    async def schedules(self) -> list[ScheduleRow]:
+        return await self.engine.store.schedules()
+
+    @contextlib.asynccontextmanager
+    async def worker(
+        self, *, queues: Sequence[str] = (DEFAULT_QUEUE,), concurrency: int = 100, grace: float = 30.0
+    ) -> AsyncIterator[Embedded]:
+        """Run jobs in this process for as long as the block lasts."""
+        self.engine.draining = False
+        delivery = Embedded(self.engine, queues=queues, concurrency=concurrency, grace=grace)
+        await delivery.start()
+        try:
+            yield delivery
+        finally:
+            await delivery.stop()
+
+    def run(self, workflow: Workflow | str, payload: Any, *, key: str | None = None, concurrency: int = 100) -> Job:
+        """Submit a job, run it here until it is final, and return it: for scripts, and for trying things out."""
+
+        async def main() -> Job:
+            async with self, self.worker(queues=self._queues(), concurrency=concurrency):
+                submitted = await self.submit(workflow, payload, key=key)
+                return await self.wait(submitted.job_id)
+
+        return asyncio.run(main())
+
+    def _queues(self) -> tuple[str, ...]:
+        return tuple(sorted({workflow.queue for workflow in self.workflows.values()})) or (DEFAULT_QUEUE,)

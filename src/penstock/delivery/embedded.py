@@ -1,0 +1,139 @@
+"""Embedded delivery: a loop in this process that claims due jobs and advances many at once. No server, no broker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from penstock.engine.engine import Engine
+from penstock.engine.errors import InvalidRequest, StoreError
+from penstock.engine.identity import checked_name
+from penstock.engine.model import DEFAULT_QUEUE
+from penstock.store.protocol import ANY_QUEUE
+
+log = logging.getLogger("penstock.delivery")
+
+MOST_AT_ONCE = 200
+"""Jobs taken by one claim: enough to fill a group commit, few enough to leave work for others."""
+
+LONGEST_SLEEP = 60.0
+
+
+class Embedded:
+    """Runs an engine's jobs here until it is stopped. Several processes may do so on one store."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        queues: Sequence[str] = (DEFAULT_QUEUE,),
+        concurrency: int = 100,
+        sweep_every: float = 5.0,
+        grace: float = 30.0,
+    ) -> None:
+        if concurrency < 1:
+            raise InvalidRequest("concurrency must be at least 1")
+        self.engine = engine
+        self._queues = tuple(checked_name("queue", queue) for queue in queues)
+        self._concurrency = concurrency
+        self._sweep_every = sweep_every
+        self._grace = grace
+        self._news = {queue: asyncio.Event() for queue in self._queues}
+        self._freed = asyncio.Event()
+        self._running: set[asyncio.Task[None]] = set()
+        self._reserved = 0
+        self._loops: list[asyncio.Task[None]] = []
+        self._unhook: list[Any] = []
+
+    async def start(self) -> None:
+        """Take part in the work. Returns when this worker is known to the store."""
+        await self.engine.enlist()
+        self._unhook = [self.engine.on_hint(self._hinted), self.engine.store.on_change(self._hinted)]
+        loop = asyncio.get_running_loop()
+        self._loops = [
+            loop.create_task(self._deliver(queue), name=f"penstock-deliver-{queue}") for queue in self._queues
+        ]
+        self._loops.append(loop.create_task(self._pump(), name="penstock-pump"))
+
+    async def stop(self, *, grace: float | None = None) -> None:
+        """Claim no more, let running ticks finish for a while, hand back the rest."""
+        self.engine.draining = True
+        for unhook in self._unhook:
+            unhook()
+        self._unhook = []
+        for task in self._loops:
+            task.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        self._loops = []
+        await self.engine.drain(self._grace if grace is None else grace)
+        await self.engine.retire()
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    def _hinted(self, queues: set[str]) -> None:
+        for queue, event in self._news.items():
+            if queue in queues or ANY_QUEUE in queues:
+                event.set()
+
+    async def _deliver(self, queue: str) -> None:
+        news = self._news[queue]
+        while True:
+            room = self._concurrency - len(self._running) - self._reserved
+            if room < 1:
+                self._freed.clear()
+                await self._freed.wait()
+                continue
+            news.clear()
+            room = min(room, MOST_AT_ONCE)
+            self._reserved += room
+            try:
+                wake = await self.engine.advance_next(queue, room=room, start=self._start)
+            except StoreError as error:
+                log.warning("queue %s: %s", queue, error)
+                await self.engine.clock.sleep(0.5 + self.engine.rng.random())
+                continue
+            finally:
+                self._reserved -= room
+            if wake is None or wake.delay > 0:
+                await self._wait(news, LONGEST_SLEEP if wake is None else min(wake.delay, LONGEST_SLEEP))
+
+    def _start(self, tick: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(tick)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._freed.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a tick ended with an error of the engine's own", exc_info=error)
+
+    async def _pump(self) -> None:
+        """Schedules, dead workers, retention, and hints that were lost."""
+        while True:
+            try:
+                await self.engine.sweep()
+                pause = await self._until_next_schedule()
+            except StoreError as error:
+                log.warning("sweep: %s", error)
+                pause = self._sweep_every
+            await self.engine.clock.sleep(pause)
+
+    async def _until_next_schedule(self) -> float:
+        store = self.engine.store
+        due = [schedule.next_due for schedule in await store.schedules() if schedule.enabled]
+        if not due:
+            return self._sweep_every
+        return min(self._sweep_every, max(0.0, min(due) - await store.now()))
+
+    async def _wait(self, news: asyncio.Event, seconds: float) -> None:
+        if news.is_set():
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await news.wait()

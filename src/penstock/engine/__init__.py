@@ -1,0 +1,1 @@
+"""What a job is and how it moves. `lifecycle.py` decides, `engine.py` is the door, everything else serves these two."""

@@ -1,0 +1,198 @@
+"""What a step may ask of the engine while it runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json, to_json
+
+from penstock.engine.errors import InvalidRequest, LostClaim
+from penstock.engine.identity import checked_key
+from penstock.engine.model import Job, JobRow, view
+from penstock.engine.outcome import Move
+from penstock.engine.priority import Priority
+from penstock.engine.workflow import Workflow, encode
+from penstock.store.protocol import Commit, Landed, Note, TakeLock
+
+if TYPE_CHECKING:
+    from penstock.engine.engine import Engine
+
+log = logging.getLogger("penstock.step")
+
+PROGRESS_EVERY = 1.0
+"""Seconds between two progress notes that are stored while a tick runs."""
+
+
+class Context:
+    """Handed to every step. What it collects (counts, spawned jobs, own rows) is stored with the step's outcome, or not at all."""
+
+    __slots__ = (
+        "_closed", "_counters", "_counters_changed", "_engine", "_job", "_noted", "_progress", "_release", "_row", "_seal", "_spawn",
+        "_writes",
+    )  # fmt: skip
+
+    def __init__(self, engine: Engine, row: JobRow) -> None:
+        self._engine = engine
+        self._row = row
+        self._job: Job | None = None
+        self._counters: dict[str, int] | None = None
+        self._counters_changed = False
+        self._progress: str | None = None
+        self._noted = 0.0
+        self._spawn: list[Any] = []
+        self._seal: list[str] = []
+        self._release: list[str] = []
+        self._writes: list[Any] = []
+        self._closed: str | None = None
+
+    @property
+    def job(self) -> Job:
+        """The job as it was when this tick began."""
+        if self._job is None:
+            self._job = view(self._row)
+        return self._job
+
+    def now(self) -> float:
+        """Seconds since the epoch, by the injected clock."""
+        return self._engine.clock.now()
+
+    @property
+    def halted(self) -> bool:
+        """True once somebody asked to pause or cancel the job, or the worker is to stop: save what you have and return."""
+        return self._closed is not None or self._engine.is_halting(self._row.id)
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger whose lines name the job, its step, attempt and tenant."""
+        row = self._row
+        return _JobLog(
+            log,
+            {"job": row.id, "workflow": row.workflow, "step": row.step, "attempt": row.attempt, "tenant": row.tenant},
+        )
+
+    def count(self, **amounts: int) -> None:
+        """Add to the job's counters, with the outcome of this step."""
+        self._check_open()
+        counters = self._all_counters()
+        for name, amount in amounts.items():
+            counters[name] = counters.get(name, 0) + amount
+        self._counters_changed = True
+
+    def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
+        """Say how far the job is. Shown about once a second while the step runs, and kept with its outcome."""
+        self._check_open()
+        self._progress = to_json([done, total, note]).decode()
+        now = self._engine.clock.now()
+        if now - self._noted >= PROGRESS_EVERY:
+            self._noted = now
+            self._engine.in_background(self._engine.group.do(Note(self._row.id, self._row.epoch, self._progress)))
+
+    async def checkpoint(self, payload: Any) -> None:
+        """Make `payload` (and what was counted) durable now: after a crash this step begins with it. Raises `LostClaim` if the
+        job moved on without this worker."""
+        self._check_open()
+        move = self.move("checkpoint", payload=encode(payload))
+        landed: Landed = await self._engine.commit(Commit(move))
+        self._row.payload = move.payload
+        self._row.moves += 1
+        self._engine.note_gate(self._row.id, landed.gate)
+
+    async def lock(self, name: str) -> bool:
+        """Take a lock for this job, without waiting: True if the job has it now. It goes with the job's end, or `release`."""
+        self._check_open()
+        answer: bool = await self._engine.commit(TakeLock(self._row.id, self._row.epoch, checked_key(name)))
+        return answer
+
+    def release(self, name: str) -> None:
+        """Free a lock of this job with the outcome of this step."""
+        self._check_open()
+        self._release.append(name)
+
+    def write(self, statement: Any) -> None:
+        """Let a SQLAlchemy Core statement of your own join the step's commit: both are stored, or neither."""
+        self._check_open()
+        self._writes.append(statement)
+
+    def spawn(
+        self,
+        workflow: Workflow | str,
+        payload: Any,
+        *,
+        key: str | None = None,
+        batch: str | None = None,
+        again: bool = False,
+        after: float = 0.0,
+        priority: Priority | None = None,
+        queue: str | None = None,
+    ) -> str:
+        """Submit a child job with the outcome of this step; returns the id it gets if its key is new."""
+        self._check_open()
+        new = self._engine.new_job(
+            workflow, payload, tenant=self._row.tenant, key=key, batch=batch, again=again, after=after, priority=priority,
+            queue=queue, parent=self._row.id,
+        )  # fmt: skip
+        self._spawn.append(new)
+        return new.id
+
+    def seal(self, batch: str) -> None:
+        """Say with the outcome of this step that a batch is complete."""
+        self._check_open()
+        self._seal.append(batch)
+
+    async def members(self) -> AsyncIterator[Job]:
+        """In a batch's follow-up job: the members of the batch, with their results."""
+        if self._row.fan_in is None:
+            raise InvalidRequest(f"job {self._row.id} is not the follow-up of a batch")
+        async for job in self._engine.members(self._row.fan_in):
+            yield job
+
+    def move(self, kind: Any, *, payload: str | None = None, **details: Any) -> Move:
+        """What this tick decided, with everything that was collected for it. For the engine's use."""
+        row = self._row
+        move = Move(
+            job=row.id,
+            epoch=row.epoch,
+            number=row.moves + 1,
+            kind=kind,
+            step=row.step,
+            payload=row.payload if payload is None else payload,
+            worker=row.worker,
+            **details,
+        )
+        if kind in ("retry", "fail", "park", "hand back"):
+            return move
+        if self._counters_changed:
+            move.counters = to_json(self._counters).decode()
+            row.counters = move.counters
+            self._counters_changed = False
+        if self._progress is not None:
+            move.progress = self._progress
+            self._progress = None
+        if self._spawn or self._seal or self._release or self._writes:
+            move.spawn, move.seal = tuple(self._spawn), tuple(self._seal)
+            move.release, move.writes = tuple(self._release), tuple(self._writes)
+            self._spawn, self._seal, self._release, self._writes = [], [], [], []
+        return move
+
+    def close(self, why: str) -> None:
+        """From now on the step can change nothing. For the engine's use."""
+        self._closed = why
+
+    def _all_counters(self) -> dict[str, int]:
+        if self._counters is None:
+            self._counters = from_json(self._row.counters) if self._row.counters else {}
+        return self._counters
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise LostClaim(f"job {self._row.id}, step {self._row.step!r}: {self._closed}")
+
+
+class _JobLog(logging.LoggerAdapter[logging.Logger]):
+    """Puts the job's facts on every record, and leaves what the caller adds."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        kwargs["extra"] = {**(self.extra or {}), **kwargs.get("extra", {})}
+        return msg, kwargs

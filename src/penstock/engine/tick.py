@@ -1,0 +1,209 @@
+"""One tick: run the step a claim is for, and store what it decided; then the next step, for as long as the claim is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.context import Context
+from penstock.engine.errors import InvalidPayload, InvalidRequest, LostClaim, Permanent, StepTimeout, StoreError
+from penstock.engine.model import FINAL, JobRow
+from penstock.engine.outcome import Again, Goto, Move
+from penstock.engine.retry import judge
+from penstock.engine.watch import Interrupted
+from penstock.engine.workflow import Step, Workflow, encode
+from penstock.store.protocol import Commit, Landed
+
+if TYPE_CHECKING:
+    from penstock.engine.engine import Engine
+
+log = logging.getLogger("penstock.engine")
+
+MESSAGE_LIMIT = 2000
+
+
+class Tick:
+    """A claimed job on its way. The watch (`watch.py`) looks at `soft` and `hard`, the loop times at which it runs out of time."""
+
+    __slots__ = (
+        "abandoned",
+        "began",
+        "context",
+        "engine",
+        "hard",
+        "overtime",
+        "row",
+        "soft",
+        "task",
+        "thread",
+        "workflow",
+    )
+
+    def __init__(self, engine: Engine, row: JobRow, workflow: Workflow) -> None:
+        self.engine = engine
+        self.row = row
+        self.workflow = workflow
+        self.context = Context(engine, row)
+        self.task: asyncio.Task[Any] | None = None
+        self.thread: int | None = None
+        self.began = 0.0
+        self.soft: float | None = None
+        self.hard: float | None = None
+        self.overtime = False
+        self.abandoned = False
+
+    async def run(self) -> None:
+        """Never raises but for cancellation: whatever happens is a decision about the job."""
+        engine, row = self.engine, self.row
+        self.task = asyncio.current_task()
+        engine.ticks[row.id] = self
+        try:
+            while True:
+                move = await self._decide()
+                if self.abandoned:
+                    return
+                landed = await self._store(move)
+                if landed is None or not landed.kept:
+                    if landed is not None and landed.status in FINAL:
+                        engine.tell_final(row.id)
+                    return
+                row.step, row.payload, row.resource = landed.step, move.payload, move.resource
+                row.moves, row.attempt, row.throttled, row.entered = row.moves + 1, 1, 0, landed.entered
+                self.context = Context(engine, row)
+        finally:
+            self.context.close("the tick is over")
+            if engine.ticks.get(row.id) is self:
+                del engine.ticks[row.id]
+
+    async def _store(self, move: Move) -> Landed | None:
+        """A store that is away is waited for: the decision is not lost while this process lives."""
+        try:
+            landed: Landed = await self.engine.commit(Commit(move))
+            return landed
+        except LostClaim:
+            log.warning(
+                "job %s, step %r: the claim was lost; what this tick decided does not count", self.row.id, self.row.step
+            )
+            return None
+        except StoreError as error:
+            log.error("job %s, step %r: the outcome could not be stored: %s", self.row.id, self.row.step, error)
+            return None
+        except Exception as error:
+            # The store refused what the tick brought along (its own rows, a spawned job, a batch): the step's mistake.
+            refusal = error if isinstance(error, InvalidRequest) else _own_rows_failed(error)
+            return await self._store(self._failure(refusal, self.workflow.steps[self.row.step]))
+
+    async def _decide(self) -> Move:
+        row = self.row
+        step = self.workflow.steps.get(row.step)
+        if step is None:
+            return self._park(f"workflow {row.workflow!r} has no step {row.step!r} any more")
+        try:
+            payload = step.parse(row.payload)
+        except InvalidPayload as error:
+            return self._park(str(error))
+        self._start_watch(step)
+        try:
+            if (
+                step.deadline is not None
+                and row.entered is not None
+                and self.engine.clock.now() - row.entered > step.deadline
+            ):
+                raise Permanent(f"step {step.name!r} did not finish within its deadline of {step.deadline:g} s")
+            if step.blocking:
+                value = await self.engine.in_thread(self, step.run, payload, self.context)
+            else:
+                value = await step.run(payload, self.context)
+            return self._outcome(step, value)
+        except asyncio.CancelledError:
+            if not self.overtime:
+                raise
+            if self.task is not None:
+                self.task.uncancel()
+            return self._failure(StepTimeout(f"step {step.name!r} ran longer than {step.timeout:g} s"), step)
+        except Interrupted:
+            return self._failure(
+                StepTimeout(f"step {step.name!r} blocked past its hard limit of {step.hard_timeout:g} s"), step
+            )
+        except LostClaim as error:
+            self.abandoned = True
+            log.warning("job %s: %s", row.id, error)
+            return self.context.move("hand back")
+        except Exception as error:
+            return self._failure(error, step)
+        finally:
+            self.soft = self.hard = None
+
+    def _start_watch(self, step: Step) -> None:
+        self.overtime = False
+        self.began = now = self.engine.clock.now()
+        if step.hard_timeout is not None:
+            self.soft = None if step.timeout is None else now + step.timeout
+            self.hard = now + step.hard_timeout
+            self.engine.watch.mind(self)
+
+    def _outcome(self, step: Step, value: Any) -> Move:
+        """What the step returned, as a move. The clean-up step's value is of no further use."""
+        took = self.engine.clock.now() - self.began
+        context = self.context
+        if isinstance(value, Again):
+            if not 0 <= value.after < float("inf"):
+                raise Permanent(
+                    f"step {step.name!r} returned Again(after={value.after!r}): it must be 0 or more seconds"
+                )
+            return context.move("again", payload=encode(value.payload), after=value.after, took=took)
+        if step is self.workflow.cleanup_step:
+            return context.move("cleaned", took=took)
+        following: Step | None
+        if isinstance(value, Goto):
+            following, value = self.workflow.find(value.step), value.payload
+        else:
+            following = self.workflow.after(step.name)
+        text = encode(value)
+        if following is None:
+            return context.move("done", result=text, took=took)
+        move = context.move("next", payload=text, keep=not self.engine.draining, resource=following.resource, took=took)
+        move.step = following.name
+        return move
+
+    def _failure(self, error: BaseException, step: Step) -> Move:
+        took = self.engine.clock.now() - self.began
+        row = self.row
+        verdict = judge(error, step.retry, attempt=row.attempt, throttled=row.throttled, rng=self.engine.rng)
+        told = told_error(error)
+        if verdict.parks:
+            return self.context.move("park", error=told, took=took)
+        if verdict.after is None:
+            log.info("job %s failed in step %r: %s", row.id, row.step, told)
+            return self.context.move("fail", error=told, took=took)
+        if not isinstance(error, StepTimeout | StoreError) and type(error).__module__.split(".")[0] != "penstock":
+            log.debug(
+                "job %s, step %r, attempt %d failed and is tried again", row.id, row.step, row.attempt, exc_info=error
+            )
+        return self.context.move("retry", after=verdict.after, error=told, throttled=verdict.throttled, took=took)
+
+    def _park(self, why: str) -> Move:
+        log.warning("job %s is parked: %s", self.row.id, why)
+        return self.context.move("park", error=f"parked: {why}; deploy code that fits, then retry it")
+
+    async def abandon(self) -> None:
+        """Past its hard limit and still not ended: the job is taken away from the step, which can change nothing any more."""
+        step = self.workflow.steps[self.row.step]
+        self.abandoned = True
+        limit = step.hard_timeout or 0.0
+        move = self._failure(StepTimeout(f"step {step.name!r} was stopped after its hard limit of {limit:g} s"), step)
+        self.context.close(f"it ran past its hard limit of {limit:g} s and the job was taken away from it")
+        await self._store(move)
+
+
+def told_error(error: BaseException) -> str:
+    """One line for the job's row: the type and the message."""
+    message = " ".join(str(error).split()) or "(no message)"
+    return f"{type(error).__name__}: {message}"[:MESSAGE_LIMIT]
+
+
+def _own_rows_failed(error: Exception) -> Exception:
+    if type(error).__name__ in ("IntegrityError", "UniqueViolationError"):
+        return Permanent(f"the step's own rows were refused: {told_error(error)}")
+    return error

@@ -1,0 +1,1 @@
+"""Where jobs live. The protocol every store keeps, and one room for each database."""
