@@ -6,16 +6,21 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from penstock.delivery.embedded import Embedded
 from penstock.engine.clock import Clock
-from penstock.engine.engine import Engine, Retention
+from penstock.engine.engine import DAY, Engine, Retention
 from penstock.engine.errors import InvalidRequest, NotFound
 from penstock.engine.model import DEFAULT_QUEUE, DEFAULT_TENANT, Event, Job, NewJob, view
 from penstock.engine.priority import Priority
 from penstock.engine.workflow import Workflow
+from penstock.outputs.ledger import Outputs
 from penstock.store.protocol import BatchRow, JobFilter, ScheduleRow, Store, Submitted
+
+if TYPE_CHECKING:
+    from penstock.config import Settings
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -32,7 +37,8 @@ class Penstock:
     """Workflows, and the store their jobs live in.
 
     `store` is a URL (`sqlite:///work.db`, `postgresql://…`, `memory://`) or left out: then the configuration decides
-    (`PENSTOCK_STORE`, `penstock.yaml`), and without one it is a SQLite file in `.penstock/` of the working folder.
+    (`PENSTOCK_STORE`, `penstock.yaml`), and without one it is a SQLite file in `.penstock/` of the working folder. The other
+    arguments that are left out come from the configuration too.
     """
 
     def __init__(
@@ -42,19 +48,18 @@ class Penstock:
         store: str | Store | None = None,
         limits: Mapping[str, int] | None = None,
         retention: Retention | None = None,
-        fair_share: float = 0.0,
-        lease: float = 30.0,
+        fair_share: float | None = None,
+        lease: float | None = None,
         clock: Clock | None = None,
+        outputs: str | Path | None = None,
     ) -> None:
         self.workflows = {workflow.name: workflow for workflow in workflows}
         self._store_given = store
+        self._outputs_given = outputs
         self._limits = limits
-        self._options: dict[str, Any] = {
-            "retention": retention,
-            "fair_share": fair_share,
-            "lease": lease,
-            "clock": clock,
-        }
+        self._retention = retention
+        self._fair_share = fair_share
+        self._lease = lease
         self._clock = clock
         self._engine: Engine | None = None
 
@@ -72,15 +77,36 @@ class Penstock:
             raise InvalidRequest("Penstock is not open: use `async with app:`")
         return self._engine
 
-    async def open(self, *, exit_when_stuck: bool = False) -> Self:
+    async def open(
+        self,
+        *,
+        store: str | Store | None = None,
+        settings: Settings | None = None,
+        exit_when_stuck: bool = False,
+    ) -> Self:
+        """Connect. What this object was not told comes from `settings` (None: the working folder's configuration); a `store` given
+        here is stronger than the one it was made with."""
         if self._engine is not None:
             raise InvalidRequest("Penstock is open already")
-        store = self._make_store()
-        await store.open()
-        engine = Engine(store, self.workflows.values(), exit_when_stuck=exit_when_stuck, **self._options)
-        self._engine = engine
-        if self._limits is not None and dict(self._limits) != await store.limits():
-            await engine.set_limits(self._limits)
+        if settings is None:
+            from penstock.config import load
+
+            settings = load()
+        connected = self._make_store(store or self._store_given or settings.store)
+        await connected.open()
+        self._engine = Engine(
+            connected,
+            self.workflows.values(),
+            clock=self._clock,
+            lease=settings.lease if self._lease is None else self._lease,
+            retention=self._retention or _retention(settings),
+            fair_share=settings.fair_share if self._fair_share is None else self._fair_share,
+            exit_when_stuck=exit_when_stuck,
+            outputs=Outputs(self._outputs_given or settings.home / "outputs"),
+        )
+        limits = settings.limits if self._limits is None else self._limits
+        if limits is not None and dict(limits) != await connected.limits():
+            await self._engine.set_limits(limits)
         return self
 
     async def close(self) -> None:
@@ -95,16 +121,18 @@ class Penstock:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
-    def _make_store(self) -> Store:
-        given = self._store_given
-        if given is not None and not isinstance(given, str):
+    @property
+    def outputs(self) -> Outputs:
+        """The files that steps wrote with `ctx.output`."""
+        outputs = self.engine.outputs
+        assert isinstance(outputs, Outputs)
+        return outputs
+
+    def _make_store(self, given: str | Store) -> Store:
+        if not isinstance(given, str):
             return given
         from penstock.store.connect import store_from_url
 
-        if given is None:
-            from penstock.config import load
-
-            given = load().store
         return store_from_url(given, clock=self._clock)
 
     async def submit(
@@ -302,3 +330,10 @@ class Penstock:
 
     def _queues(self) -> tuple[str, ...]:
         return tuple(sorted({workflow.queue for workflow in self.workflows.values()})) or (DEFAULT_QUEUE,)
+
+
+def _retention(settings: Settings) -> Retention:
+    completed, failed = settings.retention.completed_days, settings.retention.failed_days
+    return Retention(
+        completed=None if completed is None else completed * DAY, failed=None if failed is None else failed * DAY
+    )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, MutableMapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, MutableMapping
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pydantic_core import from_json, to_json
 
@@ -29,7 +29,7 @@ class Context:
     """Handed to every step. What it collects (counts, spawned jobs, own rows) is stored with the step's outcome, or not at all."""
 
     __slots__ = (
-        "_closed", "_counters", "_counters_changed", "_engine", "_job", "_noted", "_progress", "_release", "_row", "_seal", "_spawn",
+        "_closed", "_counters", "_counters_changed", "_engine", "_job", "_noted", "_outputs", "_progress", "_release", "_row", "_seal", "_spawn",
         "_writes",
     )  # fmt: skip
 
@@ -45,6 +45,7 @@ class Context:
         self._seal: list[str] = []
         self._release: list[str] = []
         self._writes: list[Any] = []
+        self._outputs: list[str] = []
         self._closed: str | None = None
 
     @property
@@ -115,6 +116,18 @@ class Context:
         self._check_open()
         self._writes.append(statement)
 
+    async def output(self, name: str, content: bytes | Callable[[BinaryIO], object]) -> str:
+        """Write a file that becomes public, whole, when this step's outcome is stored. Returns its SHA-256."""
+        self._check_open()
+        row = self._row
+        stored, statement = await self._engine.outputs.add(
+            name, content, tenant=row.tenant, job=row.id, epoch=row.epoch
+        )
+        self._check_open()
+        self._writes.append(statement)
+        self._outputs.append(stored.name)
+        return stored.sha256
+
     def spawn(
         self,
         workflow: Workflow | str,
@@ -175,6 +188,11 @@ class Context:
             move.release, move.writes = tuple(self._release), tuple(self._writes)
             self._spawn, self._seal, self._release, self._writes = [], [], [], []
         return move
+
+    def take_outputs(self) -> list[str]:
+        """The outputs that count now that the step's outcome is stored. For the engine's use."""
+        names, self._outputs = self._outputs, []
+        return names
 
     def close(self, why: str) -> None:
         """From now on the step can change nothing. For the engine's use."""

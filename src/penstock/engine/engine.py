@@ -14,7 +14,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic_core import to_json
 
@@ -24,6 +24,7 @@ from penstock.engine.errors import (
     InvalidRequest,
     LostClaim,
     NotFound,
+    PenstockError,
     StoreError,
     StoreFull,
     StoreUnavailable,
@@ -63,6 +64,8 @@ from penstock.store.protocol import (
     Submitted,
     Tidied,
     Tidy,
+    Write,
+    Write,
 )  # fmt: skip
 
 log = logging.getLogger("penstock.engine")
@@ -96,6 +99,18 @@ class Swept:
     hinted: tuple[str, ...]
 
 
+class OutputLedger(Protocol):
+    """What the engine asks of `penstock.outputs`: files that become public with the commit of the step that wrote them."""
+
+    def connect(self, store: object, write: Callable[[Any], Awaitable[None]]) -> None: ...
+
+    async def add(self, name: str, content: Any, *, tenant: str, job: str, epoch: int) -> tuple[Any, Any]: ...
+
+    async def publish(self, names: list[str]) -> int: ...
+
+    async def mend(self) -> int: ...
+
+
 class Engine:
     """One for each process (or simulated process). Opens nothing by itself: give it an open store."""
 
@@ -112,6 +127,7 @@ class Engine:
         name: str | None = None,
         threads: bool = True,
         exit_when_stuck: bool = False,
+        outputs: OutputLedger | None = None,
     ) -> None:
         if not 0 <= fair_share < 1:
             raise InvalidRequest("fair_share must be at least 0 and less than 1")
@@ -144,6 +160,9 @@ class Engine:
         self._on_hint: list[Callable[[set[str]], None]] = []
         self._enlisting = asyncio.Lock()
         self._uncertain = False
+        self._outputs = outputs
+        if outputs is not None:
+            outputs.connect(store, self.write)
         self._finals: dict[str, asyncio.Event] = {}
         for workflow in workflows:
             self.add(workflow)
@@ -329,6 +348,8 @@ class Engine:
         if self._uncertain and self.worker is not None:
             self._uncertain = False
             await self._recount()
+        if self._outputs is not None:
+            await self._outputs.mend()
         queues = await self.store.ready_queues()
         if queues:
             self.send_hints(set(queues))
@@ -390,6 +411,23 @@ class Engine:
     def tell_final(self, job_id: str) -> None:
         if self._finals and (event := self._finals.get(job_id)) is not None:
             event.set()
+
+    @property
+    def outputs(self) -> OutputLedger:
+        if self._outputs is None:
+            raise InvalidRequest("this engine was given no place for outputs")
+        return self._outputs
+
+    async def write(self, *statements: Any) -> None:
+        """Carry out SQLAlchemy Core statements on tables of a pipeline's own, in one transaction."""
+        await self.group.do(Write(statements))
+
+    async def publish(self, names: list[str]) -> None:
+        """Show committed outputs under their public names; what fails now is mended by the next sweep."""
+        try:
+            await self.outputs.publish(names)
+        except (OSError, PenstockError) as error:
+            log.warning("outputs %s are stored but not yet public: %s", names, error)
 
     # This worker
 

@@ -64,6 +64,8 @@ class Tick:
                 if self.abandoned:
                     return
                 landed = await self._store(move)
+                if move.writes and landed is not None and (names := self.context.take_outputs()):
+                    await engine.publish(names)
                 if landed is None or not landed.kept:
                     if landed is not None and landed.status in FINAL:
                         engine.tell_final(row.id)

@@ -178,9 +178,16 @@ class Tidy:
     most: int = 500
 
 
+@dataclass(slots=True, frozen=True)
+class Write:
+    """SQLAlchemy Core statements on tables of a pipeline's own, outside of a tick. All of them, or none; answers nothing."""
+
+    statements: tuple[Any, ...]
+
+
 Op = (
     Submit | Claim | ClaimJob | Commit | TakeLock | Note | Control | OpenBatch | Seal | RetryBatch | SetLimits | SetSchedule
-    | RemoveSchedule | Fire | Beat | Leave | HandBack | Tidy
+    | RemoveSchedule | Fire | Beat | Leave | HandBack | Tidy | Write
 )  # fmt: skip
 
 

@@ -158,3 +158,15 @@ limits = Table(
     Column("key", _Text, primary_key=True),
     Column("most", Integer, nullable=False),
 )  # fmt: skip
+
+outputs = Table(
+    "outputs", metadata,
+    Column("name", _Text, primary_key=True),
+    Column("version", _Text, nullable=False),
+    Column("previous", _Text),
+    Column("sha256", _Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("job", _Text, nullable=False),
+    Column("published", Integer, nullable=False),
+)  # fmt: skip
+Index("outputs_unpublished", outputs.c.name, sqlite_where=text("published = 0"), postgresql_where=text("published = 0"))

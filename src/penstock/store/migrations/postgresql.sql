@@ -105,6 +105,17 @@ CREATE TABLE members (
     PRIMARY KEY (batch, job)
 );
 CREATE INDEX ix_members_job ON members (job);
+CREATE TABLE outputs (
+    name TEXT COLLATE "C" NOT NULL,
+    version TEXT COLLATE "C" NOT NULL,
+    previous TEXT COLLATE "C",
+    sha256 TEXT COLLATE "C" NOT NULL,
+    size BIGINT NOT NULL,
+    job TEXT COLLATE "C" NOT NULL,
+    published INTEGER NOT NULL,
+    PRIMARY KEY (name)
+);
+CREATE INDEX outputs_unpublished ON outputs (name) WHERE published = 0;
 CREATE TABLE schedules (
     name TEXT COLLATE "C" NOT NULL,
     tenant TEXT COLLATE "C" NOT NULL,

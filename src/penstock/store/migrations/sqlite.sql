@@ -105,6 +105,17 @@ CREATE TABLE members (
     PRIMARY KEY (batch, job)
 );
 CREATE INDEX ix_members_job ON members (job);
+CREATE TABLE outputs (
+    name TEXT NOT NULL,
+    version TEXT NOT NULL,
+    previous TEXT,
+    sha256 TEXT NOT NULL,
+    size BIGINT NOT NULL,
+    job TEXT NOT NULL,
+    published INTEGER NOT NULL,
+    PRIMARY KEY (name)
+);
+CREATE INDEX outputs_unpublished ON outputs (name) WHERE published = 0;
 CREATE TABLE schedules (
     name TEXT NOT NULL,
     tenant TEXT NOT NULL,

@@ -46,7 +46,7 @@ class Claims:
             lifecycle.claim(row, worker=op.worker, now=self.now, lease=None)
         if rows:
             yield Tell("claim_jobs", [_claimed_values(row) for row in rows])
-        if not more and lanes and not self.exact and len(rows) < op.room:
+        if not more and lanes and not self.exact:
             more = yield from self._anything_open(op)
         return Claimed(rows, 0.0 if more else (yield from self._until_due()))
 
@@ -119,7 +119,7 @@ class Claims:
                 else:
                     heapq.heappop(heap)
         if not chosen:
-            return [], False
+            return [], bool(open_lanes)
         rows = yield from self._lock_jobs(chosen)
         more = yield from self._beyond(open_lanes, set(chosen), keys, room) if self.exact else _nothing()
         return [rows[job] for job in chosen if job in rows], more
@@ -156,17 +156,18 @@ class Claims:
         return any(job not in chosen for _, _, job in found)
 
     def _anything_open(self, op: Claim) -> Steps[bool]:
-        """Asked when rows that other workers hold locked were passed over: is there ready work, locked or not?"""
+        """Asked where other workers' rows may have been passed over: is there ready work, locked or not?"""
         lanes = yield from self._lanes(op)
-        room = yield from self._room([head.lane for head in lanes])
+        room = yield from self._room([head.lane for head in lanes], locked=False)
         return any(all(room_for(key, room, self.limits) > 0 for key in limit_keys(h.lane, self.limits)) for h in lanes)
 
-    def _room(self, lanes: list[str]) -> Steps[dict[str, int]]:
+    def _room(self, lanes: list[str], *, locked: bool = True) -> Steps[dict[str, int]]:
         """What the limits of these lanes allow now. The limits are locked before the count, in an order all workers share."""
         keys = sorted({key for lane in lanes for key in limit_keys(lane, self.limits)})
         if not keys:
             return {}
-        yield Ask("lock_limits", (keys,))
+        if locked:
+            yield Ask("lock_limits", (keys,))
         held = (yield Ask("held_by_lane")) if any(not key.startswith("batch:") for key in keys) else []
         ids = [key.removeprefix("batch:") for key in keys if key.startswith("batch:")]
         batches = (yield Ask("batch_room", (ids,))) if ids else []
@@ -185,7 +186,7 @@ class Claims:
             yield from self._give_up([JobRow(*values) for values in lapsed])
         dead = [worker for (worker,) in (yield Ask("dead_workers", (self.now,)))]
         if dead:
-            orphans = yield Ask("held_by", (dead,))
+            orphans = yield Ask("orphans", (dead,))
             given_up += len(orphans)
             yield from self._give_up([JobRow(*values) for values in orphans])
             yield Tell("bury_worker", [(worker, self.now, worker) for worker in dead])

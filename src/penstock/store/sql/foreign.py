@@ -21,9 +21,13 @@ def _dialect(name: str) -> Dialect:
     return asyncpg.dialect()
 
 
-def compiled(statement: Executable | str, dialect: str) -> tuple[str, tuple[Any, ...]]:
-    """SQL text and its positional values, as the driver takes them."""
-    clause = text(statement) if isinstance(statement, str) else statement
+def compiled(statement: Executable | str | tuple[str, dict[str, Any]], dialect: str) -> tuple[str, tuple[Any, ...]]:
+    """SQL text and its positional values, as the driver takes them. Plain text takes `:name` parameters beside it."""
+    clause: Any = statement
+    if isinstance(statement, str):
+        clause = text(statement)
+    elif isinstance(statement, tuple):
+        clause = text(statement[0]).bindparams(**statement[1])
     assert isinstance(clause, ClauseElement)
     done = clause.compile(dialect=_dialect(dialect), compile_kwargs={"render_postcompile": True})
     values = done.construct_params()

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.engine import lifecycle
-from penstock.engine.errors import Conflict, LostClaim, NotFound, PenstockError
+from penstock.engine.errors import Conflict, InvalidRequest, LostClaim, NotFound, PenstockError
 from penstock.engine.lane import Limits, lane_of, tenants_limited
 from penstock.engine.model import CHANGING_COLUMNS, EVENT_COLUMNS, FINAL, JOB_COLUMNS, Event, JobRow, NewJob
 from penstock.engine.outcome import Move
@@ -44,6 +44,7 @@ from penstock.store.protocol import (
     TakeLock,
     Tidied,
     Tidy,
+    Write,
 )  # fmt: skip
 from penstock.store.sql.claims import Claims
 from penstock.store.sql.requests import Ask, Contended, Guarded, Opening, Steps, Tell
@@ -67,6 +68,7 @@ class Script(Claims):
         self.by_tenant = False
         self.hints: set[str] = set()
         self.events: list[Event] = []
+        self.committing: dict[str, JobRow] = {}
 
     def run(self) -> Steps[Applied]:
         self.now, self.limits = yield Opening()
@@ -90,44 +92,62 @@ class Script(Claims):
         return Applied(answers, self.hints)
 
     def _commits(self, commits: list[tuple[int, Move]], answers: list[Any]) -> Steps[None]:
-        rows = yield from self._lock_jobs([move.job for _, move in commits])
-        kept: list[JobRow] = []
-        left: list[JobRow] = []
-        freed: list[tuple[str, str, str]] = []
-        follow: list[tuple[int, Move]] = []
+        rows = self.committing = yield from self._lock_jobs([move.job for _, move in commits])
+        moved = _Moved([], [], [])
         for place, move in commits:
             row = rows.get(move.job)
-            if row is None or row.epoch != move.epoch or row.phase != "held" or row.moves >= move.number:
+            if row is None or row.epoch != move.epoch or row.phase != "held" or row.moves + 1 != move.number:
                 applied = yield from self._applied_before(row, move)
                 answers[place] = _landed(row, move.epoch) if applied and row else _lost(move.job, move.epoch)
                 continue
-            if move.writes or move.spawn or move.seal:
+            follows = bool(move.spawn or move.seal) and not _cancel_wins(row, move)
+            if follows:
+                # What went before in this group may decide whether the spawned jobs are refused.
+                yield from self._write_moved(moved)
+            if follows or move.writes:
                 refused = yield from self._side_effects(row, move)
                 if refused is not None:
                     answers[place] = refused
                     continue
-            lane, ran = row.lane, (row.step, row.attempt)
-            refused_by_cancel = _cancel_wins(row, move)
-            lifecycle.land(row, move, now=self.now, by_tenant=self.by_tenant)
-            self.events.append(lifecycle.told(row, move, now=self.now, ran=ran, refused=refused_by_cancel))
-            if row.phase == "held" and row.lane == lane:
-                kept.append(row)
-            else:
-                left.append(row)
-            if not refused_by_cancel:
-                freed.extend((row.tenant, name, row.id) for name in move.release)
-                if move.spawn or move.seal:
-                    follow.append((place, move))
+            self._land(row, move, moved)
             answers[place] = _landed(row, move.epoch)
-        if freed:
-            yield Tell("free_lock", freed)
-        for _, move in follow:
-            yield from self._submits([(0, move.spawn)], [None])
-            for batch in move.seal:
-                yield from self._seal(Seal(batch))
-        if kept:
-            yield Tell("move_jobs", [_moved(row) for row in kept])
-        yield from self._settle(left)
+            if follows:
+                yield from self._write_moved(moved)
+                yield from self._follow(move)
+        yield from self._write_moved(moved)
+        self.committing = {}
+
+    def _land(self, row: JobRow, move: Move, moved: _Moved) -> None:
+        lane, resource, ran = row.lane, row.resource, (row.step, row.attempt)
+        refused = _cancel_wins(row, move)
+        lifecycle.land(row, move, now=self.now, by_tenant=self.by_tenant)
+        self.events.append(lifecycle.told(row, move, now=self.now, ran=ran, refused=refused))
+        if row.phase == "held" and row.lane == lane:
+            moved.kept.append(row)
+        else:
+            moved.left.append(row)
+        if resource and resource != row.resource and self.limits:
+            self.hints.add(ANY_QUEUE)
+        if not refused:
+            moved.freed.extend((row.tenant, name, row.id) for name in move.release)
+
+    def _write_moved(self, moved: _Moved) -> Steps[None]:
+        if moved.freed:
+            yield Tell("free_lock", moved.freed.copy())
+        if moved.kept:
+            yield Tell("move_jobs", [_moved(row) for row in moved.kept])
+        yield from self._settle(moved.left.copy())
+        for done in moved:
+            done.clear()
+
+    def _follow(self, move: Move) -> Steps[None]:
+        told: list[Any] = [None]
+        yield from self._submits([(0, move.spawn)], told)
+        if isinstance(told[0], PenstockError):
+            # It was allowed a moment ago: another transaction has got in between.
+            raise Contended
+        for batch in move.seal:
+            yield from self._seal(Seal(batch))
 
     def _side_effects(self, row: JobRow, move: Move) -> Steps[BaseException | None]:
         """What can refuse a commit is tried before anything of it is written."""
@@ -149,12 +169,15 @@ class Script(Claims):
         """After an unknown COMMIT the history tells whether this very commit happened."""
         if row is None:
             return False
+        if any((e.job, e.epoch, e.move) == (move.job, move.epoch, move.number) for e in self.events):
+            return True
         found = yield Ask("find_move", (move.job, move.epoch, move.number))
         return bool(found)
 
     def _submits(self, submits: list[tuple[int, tuple[NewJob, ...]]], answers: list[Any]) -> Steps[None]:
         keyed = [new for _, jobs in submits for new in jobs if new.key is not None or self.replay]
         last = yield from self._last_runs([(new.tenant, new.workflow, new.key or new.id) for new in keyed])
+        yield from self._hold_joining(keyed, last)
         born: list[JobRow] = []
         joining: list[tuple[str, JobRow]] = []
         for place, jobs in submits:
@@ -188,18 +211,32 @@ class Script(Claims):
         if joining:
             yield from self._join(joining)
 
+    def _hold_joining(self, jobs: list[NewJob], last: dict[tuple[str, str, str], JobRow]) -> Steps[None]:
+        """A job that joins a batch must not end while it does: its end would count nowhere."""
+        keys = {(new.tenant, new.workflow, new.key or new.id) for new in jobs if new.batch is not None} & last.keys()
+        if not keys:
+            return
+        rows = yield from self._lock_jobs([last[key].id for key in keys])
+        for key in keys:
+            if last[key].id not in rows:
+                raise Contended
+            last[key] = rows[last[key].id]
+
     def _plan(
         self, jobs: Iterable[NewJob], last: dict[tuple[str, str, str], JobRow]
     ) -> Steps[list[tuple[NewJob, BatchRow | None]]]:
         """Refuses the whole submit before anything of it is written."""
         plan = []
+        first: dict[tuple[str, str, str], NewJob] = {}
         for new in jobs:
             batch = yield from self._batch_of(new)
-            row = last.get((new.tenant, new.workflow, new.key or new.id))
+            key = (new.tenant, new.workflow, new.key or new.id)
+            row = last.get(key)
             found = row is not None and not (new.again and row.status in FINAL)
-            if row is not None and found and row.id != new.id and row.digest != new.digest:
+            same_key = row if found and row is not None else first.setdefault(key, new)
+            if same_key.id != new.id and same_key.digest != new.digest:
                 raise Conflict(
-                    f"key {row.key!r} of workflow {row.workflow!r} is job {row.id}, which was submitted with another payload"
+                    f"key {key[2]!r} of workflow {new.workflow!r} is job {same_key.id}, which was submitted with another payload"
                 )
             if batch is not None and batch.sealed:
                 member = (yield Ask("member", (batch.id, row.id))) if found and row is not None else []
@@ -242,6 +279,8 @@ class Script(Claims):
             if row.batch is None:
                 row.batch = batch_id
                 first.append((batch_id, row.id))
+                if row.id in self.committing:
+                    self.committing[row.id].batch = batch_id
         if added:
             yield Tell("insert_members", added)
         if first:
@@ -290,11 +329,12 @@ class Script(Claims):
                     row = lifecycle.born(new, run=1, now=self.now, by_tenant=self.by_tenant, batch_limited=False)
                     batch.follow_up = row.id
                     follow_ups.append(row)
-                    self.hints.add(row.queue)
+                    if row.phase == "ready":
+                        self.hints.add(row.queue)
         if batches:
             yield Tell("put_batches", [_batch_values(batch) for batch in batches])
-        if follow_ups:
-            yield Tell("insert_jobs", [_all_of(row) for row in follow_ups])
+        if follow_ups and (yield Tell("insert_jobs", [_all_of(row) for row in follow_ups])) != len(follow_ups):
+            raise Contended
 
     def _lock_jobs(self, ids: Sequence[str]) -> Steps[dict[str, JobRow]]:
         found = yield Ask("lock_jobs", (sorted(ids),))
@@ -314,6 +354,8 @@ class Script(Claims):
         row = yield from self._held(op.job, op.epoch)
         yield Tell("take_lock", [(row.tenant, op.name, row.id, self.now)])
         holder = yield Ask("lock_holder", (row.tenant, op.name))
+        if not holder:
+            raise Contended
         return bool(holder[0][0] == row.id)
 
     def _note(self, op: Note) -> Steps[str]:
@@ -364,10 +406,10 @@ class Script(Claims):
         return rows
 
     def _open_batch(self, op: OpenBatch) -> Steps[BatchRow]:
+        then = None if op.then is None else encoding.dump(lifecycle.follow_up(op.then, batch=op.id))
         known = yield Ask("last_batch", (op.tenant, op.key))
         if known:
             return BatchRow(*known[0])
-        then = None if op.then is None else encoding.dump(replace(op.then, fan_in=op.id))
         batch = BatchRow(op.id, op.tenant, op.key, 1, op.limit, then, self.now)
         if (yield Tell("insert_batches", [astuple(batch)])) != 1:
             raise Contended
@@ -395,21 +437,28 @@ class Script(Claims):
         if old.then is not None:
             then = encoding.dump(replace(encoding.load(old.then), id=op.new_job(), fan_in=op.new_id))
         batch = BatchRow(op.new_id, old.tenant, old.key, old.generation + 1, old.limit, then, self.now)
+        again, runs, joining = [], [], []
+        for row in (yield from self._newest_runs(old.id)):
+            if row.status == "failed":
+                again.append(replace(lifecycle.second_run(row, new_id=op.new_job()), batch=batch.id))
+                runs.append(row.run + 1)
+            else:
+                joining.append((batch.id, row))
         if (yield Tell("insert_batches", [astuple(batch)])) != 1:
             raise Contended
-        jobs = [JobRow(*values) for values in (yield Ask("jobs_of_batch", (old.id,)))]
-        last = yield from self._last_runs([(row.tenant, row.workflow, row.key) for row in jobs])
-        again, runs, joining = [], [], []
-        for row in sorted(jobs, key=lambda r: r.id):
-            newest_run = last[row.tenant, row.workflow, row.key]
-            if newest_run.status == "failed":
-                again.append(replace(lifecycle.second_run(newest_run, new_id=op.new_job()), batch=batch.id))
-                runs.append(newest_run.run + 1)
-            else:
-                joining.append((batch.id, newest_run))
         fresh = yield from self._create(again, runs, limited=batch.limit is not None)
         yield from self._join(joining + [(batch.id, row) for row in fresh])
         return (yield from self._seal(Seal(batch.id)))
+
+    def _newest_runs(self, batch_id: str) -> Steps[list[JobRow]]:
+        """The last run of every key among a batch's members, locked: they may be about to join another batch."""
+        members = [JobRow(*values) for values in (yield Ask("jobs_of_batch", (batch_id,)))]
+        keys = list(dict.fromkeys((row.tenant, row.workflow, row.key) for row in members))
+        last = yield from self._last_runs(keys)
+        rows = yield from self._lock_jobs([row.id for row in last.values()])
+        if len(rows) != len(keys):
+            raise Contended
+        return [rows[last[key].id] for key in keys]
 
     def _set_limits(self, op: SetLimits) -> Steps[None]:
         """Jobs that wait already are put into the lanes that the new limits ask for."""
@@ -434,10 +483,13 @@ class Script(Claims):
         return bool((yield Tell("drop_schedule", [(op.name,)])))
 
     def _fire(self, op: Fire) -> Steps[bool]:
-        if not (yield Tell("fire_schedule", [(op.next_due, op.name, op.due)])):
+        if not (yield Ask("schedule_due", (op.name, op.due))):
             return False
-        answers: list[Any] = [None]
-        yield from self._submits([(0, (op.job,))], answers)
+        told: list[Any] = [None]
+        yield from self._submits([(0, (op.job,))], told)
+        if isinstance(told[0], PenstockError):
+            raise told[0]
+        yield Tell("fire_schedule", [(op.next_due, op.name, op.due)])
         return True
 
     def _beat(self, op: Beat) -> Steps[bool]:
@@ -447,6 +499,7 @@ class Script(Claims):
         return bool((yield Tell("beat", [(self.now, self.now + op.ttl, op.worker)])))
 
     def _leave(self, op: Leave) -> Steps[int]:
+        yield Ask("lock_worker", (op.worker,))
         count = yield from self._give_back(op.worker, frozenset(), op.blamed)
         yield Tell("drop_worker", [(op.worker,)])
         return count
@@ -469,6 +522,11 @@ class Script(Claims):
         yield from self._settle(rows)
         return len(rows)
 
+    def _write(self, op: Write) -> Steps[None]:
+        error: BaseException | None = yield Guarded(op.statements)
+        if error is not None:
+            raise InvalidRequest(f"the statements were refused: {error}") from error
+
     def _tidy(self, op: Tidy) -> Steps[Tidied]:
         given_up, woken = yield from self._wake_and_give_up()
         dropped = 0
@@ -489,13 +547,21 @@ class Script(Claims):
         return Tidied(given_up, woken, dropped)
 
 
+class _Moved(NamedTuple):
+    """Rows that commits have changed and that are still to be written: in their lane, out of it, and the locks they gave up."""
+
+    kept: list[JobRow]
+    left: list[JobRow]
+    freed: list[tuple[str, str, str]]
+
+
 Handler = Callable[[Script, Any], Steps[Any]]
 
 _OTHERS: dict[type, Handler] = {
     TakeLock: Script._take_lock, Note: Script._note, Control: Script._control, OpenBatch: Script._open_batch, Seal: Script._seal,
     RetryBatch: Script._retry_batch, SetLimits: Script._set_limits, SetSchedule: Script._set_schedule,
     RemoveSchedule: Script._remove_schedule, Fire: Script._fire, Beat: Script._beat, Leave: Script._leave,
-    HandBack: Script._hand_back, Tidy: Script._tidy,
+    HandBack: Script._hand_back, Tidy: Script._tidy, Write: Script._write,
 }  # fmt: skip
 _BY_ID: dict[type, Handler] = {ClaimJob: Script.claim_job}
 _BY_PRIORITY: dict[type, Handler] = {Claim: Script.claim}

@@ -125,7 +125,8 @@ def statements(dialect: Dialect) -> dict[str, str]:
     return {
         # Reading jobs in order to change them, always in the order of their ids.
         "lock_jobs": f"SELECT {job} FROM jobs WHERE id IN {w.among(1)} ORDER BY id {lock}",
-        "held_by": f"SELECT {job} FROM jobs WHERE phase = 'held' AND worker IN {w.among(1)} ORDER BY id {skip}",
+        "held_by": f"SELECT {job} FROM jobs WHERE phase = 'held' AND worker IN {w.among(1)} ORDER BY id {lock}",
+        "orphans": f"SELECT {job} FROM jobs WHERE phase = 'held' AND worker IN {w.among(1)} ORDER BY id {skip}",
         "lapsed": f"SELECT {job} FROM jobs WHERE phase = 'held' AND due <= {now} ORDER BY id {skip}",
         "jobs_of_batch": f"SELECT {job} FROM jobs WHERE id IN (SELECT job FROM members WHERE batch = {one}) ORDER BY id",
         "live_jobs": f"SELECT {job} FROM jobs WHERE finished IS NULL ORDER BY id {lock}",
@@ -162,8 +163,11 @@ def statements(dialect: Dialect) -> dict[str, str]:
             "UPDATE jobs SET phase = 'ready', due = NULL, status = CASE status WHEN 'waiting' THEN 'queued' ELSE status END"
             f" WHERE id IN (SELECT id FROM jobs WHERE phase = 'timed' AND due <= {now} ORDER BY due LIMIT 1000 {skip}) RETURNING queue"
         ),
-        "dead_workers": f"SELECT id FROM workers WHERE expires <= {now} ORDER BY id",
+        # A worker's row is locked before its jobs are looked for, and kept from going by the worker's own claim: a job must never be
+        # held by a worker that no longer has a row.
+        "dead_workers": f"SELECT id FROM workers WHERE expires <= {now} ORDER BY id {skip}",
         "worker_alive": f"SELECT 1 FROM workers WHERE id = {one} {w.pick('', 'FOR KEY SHARE')}",
+        "lock_worker": f"SELECT 1 FROM workers WHERE id = {one} {lock}",
         # Writing jobs.
         "insert_jobs": w.insert("jobs", JOB_COLUMNS, "ON CONFLICT DO NOTHING"),
         "put_jobs": w.update("jobs", CHANGING_COLUMNS, ("id",)),
@@ -211,6 +215,7 @@ def statements(dialect: Dialect) -> dict[str, str]:
             " next_due = CASE WHEN schedules.cron = excluded.cron AND schedules.timezone = excluded.timezone"
             " THEN schedules.next_due ELSE excluded.next_due END, job = excluded.job, enabled = excluded.enabled",
         ),
+        "schedule_due": f"SELECT 1 FROM schedules WHERE name = {one} AND next_due = {w.arg(2, 'float8')} AND enabled {lock}",
         "drop_schedule": w.delete("schedules", ("name",)),
         "fire_schedule": w.pick(
             "UPDATE schedules SET last_fired = next_due, next_due = ?1 WHERE name = ?2 AND next_due = ?3 AND enabled",

@@ -164,6 +164,25 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_members_job"), "members", ["job"], unique=False)
     op.create_table(
+        "outputs",
+        sa.Column("name", TEXT, nullable=False),
+        sa.Column("version", TEXT, nullable=False),
+        sa.Column("previous", TEXT, nullable=True),
+        sa.Column("sha256", TEXT, nullable=False),
+        sa.Column("size", sa.BigInteger(), nullable=False),
+        sa.Column("job", TEXT, nullable=False),
+        sa.Column("published", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+    )
+    op.create_index(
+        "outputs_unpublished",
+        "outputs",
+        ["name"],
+        unique=False,
+        sqlite_where=sa.text("published = 0"),
+        postgresql_where=sa.text("published = 0"),
+    )
+    op.create_table(
         "schedules",
         sa.Column("name", TEXT, nullable=False),
         sa.Column("tenant", TEXT, nullable=False),

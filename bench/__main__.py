@@ -1,0 +1,52 @@
+"""`python -m bench [NAME ...]`: choose the benches, run them, leave their results in bench/results."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable
+
+from bench.engine import contestants
+from bench.engine.run import run_engine
+from bench.home import reserved
+from bench.options import Options
+
+BENCHES: dict[str, Callable[[Options], int]] = {"engine": run_engine}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Penstock beside its peers.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="benches to run (default: all)")
+    parser.add_argument("--list", action="store_true", help="list the benches and their contestants")
+    parser.add_argument("--quick", action="store_true", help="one short round, with rough figures")
+    parser.add_argument("--rounds", type=int, metavar="N", help="rounds to take the median of (default: 3)")
+    parser.add_argument("--peers", metavar="A,B", help="only contestants whose names begin with one of these")
+    chosen = parser.parse_args()
+    if chosen.list:
+        for name in BENCHES:
+            print("\n  ".join([name, *(contestant.name for contestant in contestants.ALL)]))
+        return 0
+    for name in chosen.names:
+        if name not in BENCHES:
+            parser.error(f"there is no bench {name!r}; there are: {', '.join(BENCHES)}")
+    if chosen.rounds is not None and chosen.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    options = Options(
+        quick=chosen.quick,
+        rounds=chosen.rounds or (1 if chosen.quick else 3),
+        peers=frozenset(chosen.peers.split(",")) if chosen.peers else None,
+    )
+    if options.peers and not any(options.wants(contestant.name) for contestant in contestants.ALL):
+        parser.error(f"no contestant is named {chosen.peers}; see --list")
+    # Servers and workers are stopped on the way out, so a polite kill must unwind like Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with reserved():
+        return max(BENCHES[name](options) for name in chosen.names or BENCHES)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

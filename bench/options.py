@@ -1,0 +1,17 @@
+"""What the command line asks of a bench."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Options:
+    quick: bool
+    """One short round: shows that everything runs; its figures are rough."""
+    rounds: int
+    peers: frozenset[str] | None
+    """Names or beginnings of names of contestants to run; None runs all of them."""
+
+    def wants(self, contestant: str) -> bool:
+        return self.peers is None or any(contestant.startswith(name) for name in self.peers)

@@ -1,0 +1,87 @@
+"""Where a command's words go: results to stdout, notes to stderr; with `--json` only JSON goes to stdout."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+STATUS_STYLES = {
+    "queued": "cyan",
+    "running": "bold blue",
+    "waiting": "magenta",
+    "paused": "yellow",
+    "canceling": "yellow",
+    "completed": "green",
+    "failed": "bold red",
+    "canceled": "bright_black",
+}
+
+_PASSWORD = re.compile(r"(://[^:/?#@\s]*):[^@/\s]*@")
+_PASSWORD_OPTION = re.compile(r"([?&]password=)[^&\s)'\"]*")
+
+
+def without_password(text: str) -> str:
+    """The text, with the password of every URL in it hidden."""
+    return _PASSWORD_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
+
+
+class Output:
+    """The output of one command."""
+
+    def __init__(self, *, json: bool, quiet: bool) -> None:
+        self.json = json
+        self.quiet = quiet
+
+    @property
+    def live(self) -> bool:
+        """Whether somebody looks at a terminal that can be redrawn. Live views are drawn on stderr, so stdout stays clean."""
+        return sys.stderr.isatty() and not self.quiet
+
+    @property
+    def fancy(self) -> bool:
+        """Whether results are read by a person on a terminal."""
+        return sys.stdout.isatty() and not self.json
+
+    def console(self, *, stderr: bool = False) -> Console:
+        from rich.console import Console
+
+        return Console(stderr=stderr or self.json, highlight=False)
+
+    def data(self, value: Any) -> None:
+        """The command's result for programs, if they asked."""
+        if self.json:
+            click.echo(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
+
+    def result(self, text: str) -> None:
+        """The command's result for people."""
+        if not self.json:
+            click.echo(without_password(text))
+
+    def tell(self, text: str) -> None:
+        """What is good to know, and can be left out."""
+        if not self.quiet:
+            click.echo(without_password(text), err=self.json)
+
+    def note(self, text: str) -> None:
+        """A remark beside the result; never mixed with it."""
+        if not self.quiet:
+            click.echo(click.style(without_password(text), fg="yellow"), err=True)
+
+    def wrong(self, text: str) -> None:
+        """One thing of several went wrong; the rest goes on."""
+        click.echo(f"{click.style('Error:', fg='red', bold=True)} {without_password(text)}", err=True)
+
+
+def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns of text, for pipes and logs: nothing is cut off, nothing is coloured."""
+    widths = [max(len(line[n]) for line in (headings, *rows)) for n in range(len(headings))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in (headings, *rows))
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,146 @@
+"""Every key there is, with its type, bounds and default. `docs/reference/configuration.md` says what each is for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator
+
+from penstock.config.duration import seconds
+from penstock.engine.errors import InvalidRequest
+from penstock.engine.identity import checked_name
+from penstock.engine.lane import checked_limits
+from penstock.engine.model import DEFAULT_QUEUE
+
+SCHEMES = ("sqlite:///", "postgresql://", "postgres://", "memory://")
+
+_APP = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z")
+
+
+def _number(value: Any) -> Any:
+    """YAML's yes, no, on and off are no numbers."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    return value
+
+
+def _days(value: Any) -> Any:
+    return None if isinstance(value, str) and value.strip().lower() == "never" else _number(value)
+
+
+def _listed(value: Any) -> Any:
+    """One name, or several with commas, as the environment writes them."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _limits(value: Any) -> Any:
+    """`workflow:pages=4, tenant:*=2`, as the environment writes them."""
+    if not isinstance(value, str):
+        return value
+    written = {}
+    for part in filter(None, (part.strip() for part in value.split(","))):
+        name, equals, most = (piece.strip() for piece in part.rpartition("="))
+        if not equals or not most.isdigit():
+            raise ValueError(f"must be NAME=NUMBER, with commas between several, not {part!r}")
+        written[name] = int(most)
+    return written
+
+
+Seconds = Annotated[float, BeforeValidator(seconds)]
+Days = Annotated[float | None, Field(ge=0, allow_inf_nan=False), BeforeValidator(_days)]
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RetentionSettings(_Group):
+    completed_days: Days = 30.0
+    failed_days: Days = 90.0
+
+
+class LogSettings(_Group):
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["plain", "json"] = "plain"
+
+    @field_validator("level", "format", mode="before")
+    @classmethod
+    def _in_lower_case(cls, value: Any) -> Any:
+        return value.lower() if isinstance(value, str) else value
+
+
+class Settings(_Group):
+    """The configuration in force. `source("store")` says where a value came from; None: it is the default."""
+
+    home: Path = Path(".penstock")
+    store: str = Field(default_factory=lambda told: f"sqlite:///{told.get('home', '.penstock')}/penstock.db")
+    app: str | None = None
+    queues: Annotated[tuple[str, ...] | None, BeforeValidator(_listed)] = None
+    concurrency: Annotated[int, Field(ge=1), BeforeValidator(_number)] = 100
+    lease: Annotated[Seconds, Field(gt=0, allow_inf_nan=False)] = 30.0
+    grace: Annotated[Seconds, Field(ge=0, allow_inf_nan=False)] = 30.0
+    retention: RetentionSettings = RetentionSettings()
+    limits: Annotated[dict[str, int] | None, BeforeValidator(_limits)] = None
+    fair_share: Annotated[float, Field(ge=0, lt=1), BeforeValidator(_number)] = 0.0
+    log: LogSettings = LogSettings()
+
+    _sources: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    def source(self, key: str) -> str | None:
+        return self._sources.get(key)
+
+    @field_validator("home")
+    @classmethod
+    def _at_home(cls, home: Path) -> Path:
+        return home.expanduser()
+
+    @field_validator("store")
+    @classmethod
+    def _known_store(cls, store: str) -> str:
+        if not store.startswith(SCHEMES):
+            raise ValueError(
+                "must be a URL like sqlite:///work.db, postgresql://user@host/name or memory://"
+                + ("; for an absolute path write four slashes, sqlite:////" if store.startswith("sqlite:") else "")
+            )
+        return store
+
+    @field_validator("app")
+    @classmethod
+    def _module_and_object(cls, app: str | None) -> str | None:
+        if app is not None and not _APP.match(app):
+            raise ValueError(f"must be module:object, such as flow:app, not {app!r}")
+        return app
+
+    @field_validator("queues")
+    @classmethod
+    def _named_queues(cls, queues: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if queues == ():
+            raise ValueError(f"must name at least one queue; leave it out for {DEFAULT_QUEUE!r}")
+        return queues and tuple(_said(checked_name, "queue", queue) for queue in queues)
+
+    @field_validator("limits")
+    @classmethod
+    def _sound_limits(cls, limits: dict[str, int] | None) -> dict[str, int] | None:
+        return None if limits is None else _said(checked_limits, limits)
+
+
+def _said(check: Any, *args: Any) -> Any:
+    """The engine's own check, in the voice Pydantic listens to."""
+    try:
+        return check(*args)
+    except InvalidRequest as error:
+        raise ValueError(str(error)) from error
+
+
+def keys(group: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
+    """Every key, dotted: `home`, …, `retention.completed_days`."""
+    found: list[str] = []
+    for name, field in group.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, _Group):
+            found += keys(kind, f"{prefix}{name}.")
+        else:
+            found.append(prefix + name)
+    return found

@@ -1,0 +1,129 @@
+"""Whole files or none: written beside their place, synced, and moved there in one step.
+
+A worker writes a *version*, a hidden file named by the job and its claim, so that two workers that believe to hold the same job never
+write the same file. The commit records which version counts; only then does the public name point at it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from penstock.engine.errors import InvalidRequest, Transient
+
+Content = bytes | Callable[[BinaryIO], object]
+"""The bytes themselves, or a function that writes them to an open file."""
+
+
+@dataclass(slots=True, frozen=True)
+class Stored:
+    """A version on the disk: where it lies (relative to the outputs' root), and what is in it."""
+
+    name: str
+    version: str
+    sha256: str
+    size: int
+
+
+def checked_output(name: str) -> PurePosixPath:
+    """A relative path with no way out of its folder, or `InvalidRequest`."""
+    path = PurePosixPath(name)
+    parts = path.parts
+    unsafe = path.is_absolute() or not parts or any(part in ("..", ".") or part.startswith(".") for part in parts)
+    if unsafe or "\x00" in name or "\\" in name or len(name.encode()) > 800 or str(path) != name:
+        raise InvalidRequest(f"output {name[:80]!r} must be a plain relative path, without '..', hidden parts or backslashes")
+    return path
+
+
+def store_version(root: Path, name: str, content: Content, *, job: str, epoch: int) -> Stored:
+    """Write one version of an output: durable when this returns, but not yet public."""
+    path = checked_output(name)
+    version = path.with_name(f".{path.name}.{job}.{epoch}")
+    digest, size = atomic_write(root / version, content)
+    return Stored(name, str(version), digest, size)
+
+
+def drop_older(root: Path, stored: Stored, previous: str | None) -> None:
+    """Remove the version that was replaced, and those this job wrote under claims it lost. Called once `stored` is public."""
+    stem, _, epoch = stored.version.rpartition(".")
+    older = [f"{stem}.{number}" for number in range(max(1, int(epoch) - 8), int(epoch))]
+    for version in older if previous is None else [*older, previous]:
+        if version != stored.version:
+            (root / version).unlink(missing_ok=True)
+
+
+def atomic_write(target: Path, content: Content) -> tuple[str, int]:
+    """Put a file in its place whole, or leave what was there. Returns its SHA-256 and size."""
+    with _disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name.lstrip('.')}.{secrets.token_hex(6)}.tmp")
+        try:
+            with temporary.open("xb") as file:
+                if callable(content):
+                    content(file)
+                else:
+                    file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            digest, size = fingerprint(temporary)
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_folder(target.parent)
+    return digest, size
+
+
+def publish(root: Path, stored: Stored) -> bool:
+    """Let the public name show this version. False when the version is gone (a newer one has taken its place)."""
+    source, public = root / stored.version, root / checked_output(stored.name)
+    link = public.with_name(f".{public.name}.{secrets.token_hex(6)}.link")
+    with _disk_errors(public):
+        try:
+            try:
+                os.link(source, link)
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EXDEV):
+                    raise
+                atomic_write(link, source.read_bytes())
+        except FileNotFoundError:
+            return False
+        try:
+            link.replace(public)
+        finally:
+            link.unlink(missing_ok=True)
+        sync_folder(public.parent)
+    return True
+
+
+def fingerprint(path: Path) -> tuple[str, int]:
+    """A file's SHA-256 and size."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return digest, file.tell()
+
+
+def sync_folder(folder: Path) -> None:
+    """A rename is durable when its folder is."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _disk_errors(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Transient(f"no space left for {target.name}: free some; nothing partial was left behind") from error
+        raise

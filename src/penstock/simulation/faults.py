@@ -1,0 +1,82 @@
+"""What can go wrong, and how often: drawn anew for every seed, so that each seed is bad in its own way."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+
+RANGES: dict[str, tuple[float, float]] = {
+    # on every transaction of a process
+    "crash before commit": (0.002, 0.03),
+    "crash after commit": (0.002, 0.03),
+    "store unavailable": (0.005, 0.1),
+    "commit unknown, not applied": (0.005, 0.06),
+    "commit unknown, applied": (0.005, 0.08),
+    "slow store": (0.01, 0.15),
+    # on every effect of a step, and around every step
+    "crash before effect": (0.002, 0.03),
+    "crash after effect": (0.002, 0.03),
+    "transient error": (0.01, 0.2),
+    "rate limited": (0.01, 0.15),
+    "permanent error": (0.002, 0.03),
+    "ambiguous error": (0.002, 0.03),
+    "unknown error": (0.005, 0.1),
+    "slow step": (0.01, 0.2),
+    "step ignores its limit": (0.005, 0.1),
+    # now and then, on a process or a clock
+    "crash": (0.02, 0.3),
+    "drain": (0.02, 0.3),
+    "freeze": (0.02, 0.3),
+    "heartbeat lost": (0.02, 0.3),
+    "worker clock jumps": (0.02, 0.3),
+    "store clock jumps": (0.02, 0.2),
+    "outage": (0.005, 0.05),
+    # on every hint
+    "hint lost": (0.02, 0.6),
+    "hint twice": (0.02, 0.3),
+    "hint late": (0.02, 0.5),
+}
+"""Each fault, and the least and greatest probability a seed may give it."""
+
+NOT_EVER: dict[str, float] = dict.fromkeys(RANGES, 0.0)
+
+
+class Faults:
+    """The dice of one run. `counts` says what was injected."""
+
+    def __init__(self, rng: random.Random, chances: Mapping[str, float]) -> None:
+        unknown = sorted(set(chances) - set(RANGES))
+        if unknown:
+            raise ValueError(f"unknown faults: {', '.join(unknown)}; known: {', '.join(RANGES)}")
+        self._random = rng.random
+        self._chances = {**NOT_EVER, **chances}
+        self.counts: Counter[str] = Counter()
+        self.stopped = False
+
+    def hits(self, fault: str) -> bool:
+        """Whether it happens now."""
+        chance = self._chances[fault]
+        if chance == 0.0 or self.stopped or self._random() >= chance:
+            return False
+        self.counts[fault] += 1
+        return True
+
+    def stop(self) -> None:
+        """From now on nothing goes wrong any more, but that hints are lost: those are never promised."""
+        self.stopped = True
+
+    def hits_hint(self, fault: str) -> bool:
+        if self._chances[fault] == 0.0 or self._random() >= self._chances[fault]:
+            return False
+        self.counts[fault] += 1
+        return True
+
+
+def drawn(rng: random.Random) -> dict[str, float]:
+    """A mix for one seed: each fault is off in more than half of the seeds, and anywhere in its range in the others."""
+    chances = {}
+    for fault, (least, most) in RANGES.items():
+        on, weight = rng.random() < 0.4, rng.random()
+        chances[fault] = least * (most / least) ** weight if on else 0.0
+    return chances

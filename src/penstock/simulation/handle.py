@@ -1,0 +1,129 @@
+"""A process's connection to the shared store: the real store behind it, and everything that can go wrong on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from penstock.engine.errors import CommitUnknown, StoreUnavailable
+from penstock.engine.model import Event, JobRow
+from penstock.simulation.broker import Broker
+from penstock.simulation.world import Machine
+from penstock.store.protocol import (
+    Applied,
+    BatchRow,
+    JobFilter,
+    Keeper,
+    LockRow,
+    Member,
+    Op,
+    ScheduleRow,
+    Store,
+    WorkerRow,
+)
+
+T = TypeVar("T")
+
+
+class FaultyStore:
+    """One for each process. Transactions are made whole or not at all, but the answer may be late, wrong or lost."""
+
+    def __init__(self, inner: Store, machine: Machine, broker: Broker) -> None:
+        self.url = inner.url
+        self._inner = inner
+        self._machine = machine
+        self._world = machine.world
+        self._broker = broker
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    async def apply(self, ops: Sequence[Op], *, replay: bool = False) -> Applied:
+        world, machine = self._world, self._machine
+        hits = world.faults.hits
+        await self._travel()
+        if hits("crash before commit"):
+            await machine.die("before a commit")
+        if hits("store unavailable"):
+            raise StoreUnavailable("simulated: the store is busy")
+        if hits("commit unknown, not applied"):
+            raise CommitUnknown("simulated: the connection broke before COMMIT arrived")
+        applied = await self._inner.apply(ops, replay=replay)
+        world.checker.after(machine.name, ops, applied, replay=replay)
+        if applied.hints:
+            self._broker.announce(machine, applied.hints)
+        if hits("crash after commit"):
+            await machine.die("after a commit")
+        if hits("commit unknown, applied"):
+            raise CommitUnknown("simulated: the connection broke before the answer came")
+        await world.jitter()
+        return applied
+
+    async def _travel(self) -> None:
+        world = self._world
+        await world.jitter()
+        if world.faults.hits("slow store"):
+            await asyncio.sleep(world.rng.random() ** 3 * 20)
+        if world.outage_until > world.loop.time():
+            await asyncio.sleep(0.1)
+            if world.rng.random() < 0.5:
+                raise StoreUnavailable("simulated: the store is away")
+            raise CommitUnknown("simulated: the store went away")
+
+    async def _read(self, question: Callable[[], Awaitable[T]]) -> T:
+        await self._world.jitter()
+        if self._world.faults.hits("store unavailable") or self._world.outage_until > self._world.loop.time():
+            raise StoreUnavailable("simulated: the store is busy")
+        return await question()
+
+    async def now(self) -> float:
+        return await self._read(self._inner.now)
+
+    async def job(self, job_id: str) -> JobRow | None:
+        return await self._read(lambda: self._inner.job(job_id))
+
+    async def jobs(self, where: JobFilter) -> list[JobRow]:
+        return await self._read(lambda: self._inner.jobs(where))
+
+    async def count(self, *, tenant: str | None = None) -> dict[tuple[str, str], int]:
+        return await self._read(lambda: self._inner.count(tenant=tenant))
+
+    async def history(self, job_id: str) -> list[Event]:
+        return await self._read(lambda: self._inner.history(job_id))
+
+    async def batch(self, batch_id: str) -> BatchRow | None:
+        return await self._read(lambda: self._inner.batch(batch_id))
+
+    async def members(self, batch_id: str, *, after: str = "", limit: int = 1000) -> list[Member]:
+        return await self._read(lambda: self._inner.members(batch_id, after=after, limit=limit))
+
+    async def locks(self, *, tenant: str | None = None) -> list[LockRow]:
+        return await self._read(lambda: self._inner.locks(tenant=tenant))
+
+    async def workers(self) -> list[WorkerRow]:
+        return await self._read(self._inner.workers)
+
+    async def schedules(self) -> list[ScheduleRow]:
+        return await self._read(self._inner.schedules)
+
+    async def limits(self) -> dict[str, int]:
+        return await self._read(self._inner.limits)
+
+    async def halting(self, worker: str) -> dict[str, str]:
+        return await self._read(lambda: self._inner.halting(worker))
+
+    async def ready_queues(self) -> list[str]:
+        return await self._read(self._inner.ready_queues)
+
+    async def next_due(self) -> float | None:
+        return await self._read(self._inner.next_due)
+
+    def on_change(self, listener: Callable[[set[str]], None]) -> Callable[[], None]:
+        return self._broker.listen(self._machine, listener)
+
+    def keeper(self) -> Keeper:
+        raise NotImplementedError("a simulation has no threads: heartbeats go through Engine.beat()")

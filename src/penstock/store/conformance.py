@@ -1,0 +1,481 @@
+"""Does a store keep the contract? Random operations, applied to it and to the in-memory oracle, must be answered alike.
+
+Authors of stores run this against their own:
+
+    clock = ManualClock()
+    coverage = await compare(MemoryStore(clock), store, clock=clock, seed=7, length=60)
+
+Both stores must be empty and go by that clock. Operations are made up from what the oracle holds at the moment, so deep states are
+reached (a crash of a job that is being cancelled, the retry of a batch whose members were dropped); some are wrong on purpose. A
+difference raises `AssertionError` with the seed and the shortest `length` that shows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any, TypeVar
+
+from penstock.engine.errors import PenstockError
+from penstock.engine.model import FINAL, STATUSES, JobRow, NewJob
+from penstock.engine.outcome import Move, MoveKind
+from penstock.store.protocol import (
+    ANY_QUEUE,
+    Applied,
+    BatchRow,
+    Beat,
+    Claim,
+    Claimed,
+    ClaimJob,
+    Commit,
+    Control,
+    Fire,
+    HandBack,
+    JobFilter,
+    Leave,
+    Note,
+    Op,
+    OpenBatch,
+    RemoveSchedule,
+    RetryBatch,
+    ScheduleRow,
+    Seal,
+    SetLimits,
+    SetSchedule,
+    Store,
+    Submit,
+    TakeLock,
+    Tidied,
+    Tidy,
+    WorkerRow,
+)
+
+T = TypeVar("T")
+
+EVERYTHING = 100_000
+
+# Names that sort differently by locale, and queues that begin alike: lanes are compared as text.
+_TENANTS = ("acme", "acme", "acme", "Zen")
+_WORKFLOWS = ("draw", "Draw", "print")
+_QUEUES = ("q", "q", "q", "q-1", "Q")
+_STEPS = ("one", "two", "three")
+_RESOURCES = ("", "", "gpu", "cpu")
+_CLASSES = ((50, 3600, 20), (50, 3600, 20), (60, 10, 30), (10, 1, 100), (80, 0, 0))
+_WORKERS = ("w1", "w2", "w3")
+_LOCKS = ("x", "y")
+_LIMITS: tuple[dict[str, int], ...] = (
+    {},
+    {"workflow:draw": 1},
+    {"resource:gpu": 1, "workflow:Draw": 2},
+    {"tenant:*": 2},
+    {"tenant:*": 1, "tenant:acme": 3},
+    {"tenant:Zen": 1, "resource:cpu": 1, "workflow:print": 1},
+)
+_MOVES: tuple[MoveKind, ...] = (
+    "next", "next", "next", "again", "done", "done", "retry", "fail", "fail", "park", "hand back", "checkpoint", "cleaned",
+)  # fmt: skip
+
+
+class ManualClock:
+    """Time that passes only when it is told to."""
+
+    def __init__(self, now: float = 1_000_000.0) -> None:
+        self._now = now
+
+    def now(self) -> float:
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
+
+
+@dataclass(slots=True, frozen=True)
+class Group:
+    """Operations for one transaction. With `replay` they are the last group's, as after an unknown COMMIT."""
+
+    ops: tuple[Op, ...]
+    replay: bool = False
+
+
+@dataclass(slots=True)
+class Coverage:
+    """How often each kind of operation was done, refused, or found nothing to do."""
+
+    seen: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def add(self, ops: Sequence[Op], answers: Sequence[Any]) -> None:
+        for op, answer in zip(ops, answers, strict=True):
+            self.seen[_kind(op), _verdict(answer)] += 1
+
+    def update(self, other: Coverage) -> None:
+        self.seen.update(other.seen)
+
+
+async def compare(reference: Store, store: Store, *, clock: ManualClock, seed: int, length: int) -> Coverage:
+    """Apply `length` random groups to both; `AssertionError` at the first difference in an answer or in what can be read."""
+    coverage = Coverage()
+    operations = _Operations(reference, clock, seed)
+    before: dict[str, JobRow] = {}
+    for step in range(length):
+        group = await operations.next_group()
+        expected = await _applied(reference, group)
+        answered = await _applied(store, group)
+        where = f"seed {seed}, step {step} (shown by length={step + 1})"
+        _compare_answers(group, expected, answered, where)
+        coverage.add(group.ops, expected.answers)
+        after = {row.id: row for row in await reference.jobs(JobFilter(limit=EVERYTHING))}
+        changed = {job for job in before.keys() | after.keys() if before.get(job) != after.get(job)}
+        changed |= {op.move.job for op in group.ops if isinstance(op, Commit)}
+        questions = operations.questions(sorted(changed if step + 1 < length else after))
+        for name, question in questions.items():
+            theirs, ours = await question(reference), await question(store)
+            if theirs != ours:
+                raise AssertionError(
+                    f"{where}: after {_shown(group)}\n{name} should be\n  {theirs!r}\nand is\n  {ours!r}"
+                )
+        before = after
+    return coverage
+
+
+async def random_operations(reference: Store, clock: ManualClock, *, seed: int, length: int) -> AsyncIterator[Group]:
+    """Groups of operations that fit what `reference` holds; each must be applied to it before the next is asked for."""
+    operations = _Operations(reference, clock, seed)
+    for _ in range(length):
+        yield await operations.next_group()
+
+
+async def _applied(store: Store, group: Group) -> Applied:
+    """Each store draws the ids of a batch's retry for itself, from the same list."""
+    ops = [
+        replace(op, new_job=map(f"{op.new_id}.{{}}".format, count()).__next__) if isinstance(op, RetryBatch) else op
+        for op in group.ops
+    ]
+    return await store.apply(ops, replay=group.replay)
+
+
+def _compare_answers(group: Group, expected: Applied, answered: Applied, where: str) -> None:
+    for op, theirs, ours in zip(group.ops, expected.answers, answered.answers, strict=True):
+        if _comparable(theirs) != _comparable(ours):
+            raise AssertionError(
+                f"{where}: {op}\nshould be answered\n  {theirs!r}\nand is\n  {ours!r}\nin {_shown(group)}"
+            )
+    # A hint too many wakes somebody for nothing; one too few is lost work.
+    if ANY_QUEUE not in answered.hints and not expected.hints <= answered.hints:
+        raise AssertionError(
+            f"{where}: {_shown(group)}\nshould give hints for {sorted(expected.hints)}, not {sorted(answered.hints)}"
+        )
+
+
+def _comparable(answer: Any) -> Any:
+    return (type(answer), str(answer)) if isinstance(answer, BaseException) else answer
+
+
+def _shown(group: Group) -> str:
+    lines = "\n".join(f"    {op}" for op in group.ops)
+    return f"the {'replayed ' if group.replay else ''}group\n{lines}"
+
+
+def _kind(op: Op) -> str:
+    if isinstance(op, Commit):
+        return f"Commit {op.move.kind}"
+    if isinstance(op, Control):
+        return f"Control {op.action}"
+    return type(op).__name__
+
+
+def _verdict(answer: Any) -> str:
+    if isinstance(answer, PenstockError):
+        return type(answer).__name__
+    if isinstance(answer, Claimed):
+        return "done" if answer.rows else "nothing"
+    if isinstance(answer, Tidied):
+        return "done" if answer != Tidied() else "nothing"
+    return "nothing" if answer is False or answer == 0 else "done"
+
+
+class _Operations:
+    """Makes up what to do next from what the reference store holds now."""
+
+    def __init__(self, reference: Store, clock: ManualClock, seed: int) -> None:
+        self._reference = reference
+        self._clock = clock
+        self._rng = random.Random(seed)
+        self._count = count()
+        self._last: Group | None = None
+        self._sent: list[Move] = []
+        self._batch_ids: list[str] = []
+        self._in_group: Counter[str] = Counter()
+        self._jobs: list[JobRow] = []
+        self._batches: list[BatchRow] = []
+        self._workers: list[WorkerRow] = []
+        self._schedules: list[ScheduleRow] = []
+        self._next_due: float | None = None
+
+    async def next_group(self) -> Group:
+        await self._look()
+        self._pass_time()
+        if self._last is not None and not self._last.replay and self._maybe(0.08):
+            self._last = Group(self._last.ops, replay=True)
+            return self._last
+        self._in_group.clear()
+        makers, weights = zip(*_MAKERS, strict=True)
+        size = self._rng.choice((1, 1, 1, 2, 3, 5, 8))
+        ops = [make(self) for make in self._rng.choices(makers, weights, k=size)]
+        self._last = Group(tuple(ops))
+        return self._last
+
+    def questions(self, histories: Sequence[str]) -> dict[str, Callable[[Store], Any]]:
+        """What is asked of both stores after a group, by name."""
+        where = JobFilter(
+            tenant=self._one_or_none(_TENANTS), workflow=self._one_or_none(_WORKFLOWS), key=self._one_or_none(("k1", "k2")),
+            status=tuple(self._some(STATUSES)) if self._maybe(0.5) else (), batch=self._one_or_none(self._batch_ids),
+            before=self._one_or_none([row.id for row in self._jobs]), limit=self._rng.randint(1, 5),
+        )  # fmt: skip
+        asked: dict[str, Callable[[Store], Any]] = {
+            "jobs()": lambda s: s.jobs(JobFilter(limit=EVERYTHING)),
+            f"jobs({where})": lambda s: s.jobs(where),
+            "count()": lambda s: s.count(),
+            "count(tenant='acme')": lambda s: s.count(tenant="acme"),
+            "locks()": lambda s: s.locks(),
+            "locks(tenant='Zen')": lambda s: s.locks(tenant="Zen"),
+            "workers()": lambda s: s.workers(),
+            "schedules()": lambda s: s.schedules(),
+            "limits()": lambda s: s.limits(),
+            "ready_queues()": lambda s: s.ready_queues(),
+            "next_due()": lambda s: s.next_due(),
+            "now()": lambda s: s.now(),
+            "job('nobody')": lambda s: s.job("nobody"),
+        }
+        for worker in _WORKERS:
+            asked[f"halting({worker!r})"] = lambda s, worker=worker: s.halting(worker)  # type: ignore[misc]
+        for batch in (*self._batch_ids, "nothing"):
+            asked[f"batch({batch!r})"] = lambda s, batch=batch: s.batch(batch)  # type: ignore[misc]
+            asked[f"members({batch!r})"] = lambda s, batch=batch: s.members(batch)  # type: ignore[misc]
+        for job in histories:
+            asked[f"history({job!r})"] = lambda s, job=job: s.history(job)  # type: ignore[misc]
+        return asked
+
+    async def _look(self) -> None:
+        self._jobs = await self._reference.jobs(JobFilter(limit=EVERYTHING))
+        self._batches = [b for b in [await self._reference.batch(i) for i in self._batch_ids] if b is not None]
+        self._workers = await self._reference.workers()
+        self._schedules = await self._reference.schedules()
+        self._next_due = await self._reference.next_due()
+
+    def _pass_time(self) -> None:
+        """Often none at all, now and then to the very moment something happens, seldom so long that workers die."""
+        now = self._clock.now()
+        moments = [w.expires for w in self._workers] + ([] if self._next_due is None else [self._next_due])
+        moments = [moment for moment in moments if moment > now]
+        chance = self._rng.random()
+        if chance < 0.3:
+            self._clock.advance(self._rng.randint(1, 12) / 4)
+        elif chance < 0.45 and moments:
+            self._clock.advance(min(moments) - now)
+        elif chance < 0.48:
+            self._clock.advance(self._rng.choice((30.0, 100.0)))
+
+    def _maybe(self, chance: float) -> bool:
+        return self._rng.random() < chance
+
+    def _one_or_none(self, options: Sequence[T]) -> T | None:
+        return self._rng.choice(options) if options and self._maybe(0.3) else None
+
+    def _some(self, options: Sequence[T]) -> list[T]:
+        return self._rng.sample(options, self._rng.randint(1, len(options)))
+
+    def _id(self) -> str:
+        """Ids that neither count up nor sort alike in every locale."""
+        return f"{self._rng.choice('aBcD')}{self._rng.randint(0, 99):02}-{next(self._count)}"
+
+    def _held(self) -> JobRow | None:
+        held = [row for row in self._jobs if row.phase == "held"]
+        if self._maybe(0.4):
+            held = [row for row in held if row.batch] or held
+        return self._rng.choice(held) if held else None
+
+    def _worker(self) -> str:
+        alive = [worker.id for worker in self._workers if worker.expires > self._clock.now() or self._maybe(0.2)]
+        return self._rng.choice(alive) if alive and self._maybe(0.95) else self._rng.choice((*_WORKERS, "stranger"))
+
+    def _batch_id(self, tenant: str | None = None) -> str:
+        fitting = [b.id for b in self._batches if tenant in (None, b.tenant) and b.sealed is None]
+        if fitting and self._maybe(0.9):
+            return self._rng.choice(fitting)
+        others = [b.id for b in self._batches]
+        return self._rng.choice(others) if others and self._maybe(0.8) else "nowhere"
+
+    def _new_job(self, *, keyed: float = 0.5, batched: float = 0.4) -> NewJob:
+        rng = self._rng
+        tenant = rng.choice(_TENANTS)
+        base, period, cap = rng.choice(_CLASSES)
+        payload = "[1]" if self._maybe(0.93) else "[2]"
+        return NewJob(
+            self._id(), rng.choice(_WORKFLOWS), rng.choice(_STEPS), payload, f"d{payload}", tenant,
+            key=rng.choice(("k1", "k2", "K3")) if self._maybe(keyed) else None, again=self._maybe(0.4), queue=rng.choice(_QUEUES),
+            after=rng.choice((0.0, 0.0, 0.0, 2.5, 20.0)), base=base, period=period, cap=cap,
+            aged_from=self._clock.now() - rng.choice((-50, 0, 5, 500)) if self._maybe(0.2) else None,
+            batch=self._batch_id(tenant) if self._batches and self._maybe(batched) else None, parent=self._one_or_none(("p1",)),
+            cleanup=rng.choice((None, "tidy")), resource=rng.choice(_RESOURCES),
+        )  # fmt: skip
+
+    def submit(self) -> Submit:
+        return Submit(tuple(self._new_job() for _ in range(self._rng.choice((1, 1, 2, 4)))))
+
+    def claim(self) -> Op:
+        if not self._workers and self._maybe(0.8):
+            return self.beat()
+        workflows = _WORKFLOWS if self._maybe(0.8) else tuple(self._some(_WORKFLOWS))
+        room = self._rng.choice((0, 1, 1, 2, 3, 5))
+        queues = [row.queue for row in self._jobs if row.phase == "ready"] if self._maybe(0.9) else []
+        return Claim(self._worker(), self._rng.choice(queues or _QUEUES), workflows, room, self._rng.choice((0, 0, 0, 1, 2)))
+
+    def claim_job(self) -> ClaimJob:
+        ready = [row.id for row in self._jobs if row.phase == "ready"]
+        chosen = ready if ready and self._maybe(0.7) else [*(row.id for row in self._jobs), "nobody"]
+        lease = self._rng.choice((None, 5.0, 15.0))
+        return ClaimJob(self._worker(), self._rng.choice(chosen), tuple(self._some(_WORKFLOWS)), lease)
+
+    def commit(self) -> Op:
+        if self._sent and self._maybe(0.1):
+            return Commit(self._rng.choice(self._sent))
+        row = self._held()
+        if row is None:
+            return self.claim() if self._maybe(0.95) else Commit(Move("nobody", 1, 1, "done", "one", "[]"))
+        rng = self._rng
+        kind: MoveKind = "cleaned" if row.status == "canceling" and self._maybe(0.7) else rng.choice(_MOVES)
+        epoch = row.epoch if self._maybe(0.93) else row.epoch + rng.choice((-1, 1))
+        number = row.moves + 1 + self._in_group[row.id] if self._maybe(0.95) else max(1, row.moves)
+        self._in_group[row.id] += 1
+        move = Move(
+            row.id, epoch, number, kind, rng.choice(_STEPS) if kind == "next" else row.step, f'["{self._id()}"]',
+            after=rng.choice((0.0, 1.5, 10.0)), keep=self._maybe(0.6), resource=rng.choice(_RESOURCES), result="1",
+            error="Boom: \x00 \udcff" if kind in ("retry", "fail", "park") else None, throttled=self._maybe(0.3),
+            counters=self._one_or_none(('{"n":1}', '{"n":2}')), progress=self._one_or_none(("[1,2,null]",)),
+            took=0.25, worker=row.worker,
+            spawn=tuple(self._new_job() for _ in range(rng.choice((1, 2)))) if self._maybe(0.15) else (),
+            seal=(self._batch_id(),) if self._maybe(0.08) else (),
+            release=tuple(self._some(_LOCKS)) if self._maybe(0.15) else (),
+        )  # fmt: skip
+        self._sent.append(move)
+        return Commit(move)
+
+    def take_lock(self) -> Op:
+        row = self._held()
+        if row is None:
+            return self.claim()
+        return TakeLock(row.id, row.epoch - self._maybe(0.1), self._rng.choice(_LOCKS))
+
+    def note(self) -> Op:
+        row = self._held()
+        return self.claim() if row is None else Note(row.id, row.epoch - self._maybe(0.1), "[3,4,null]")
+
+    def control(self) -> Control:
+        action = self._rng.choice(("pause", "resume", "resume", "cancel", "retry", "retry", "polish"))
+        fitting = {
+            "pause": lambda row: row.status not in FINAL,
+            "resume": lambda row: row.status == "paused" or row.gate == "pause",
+            "cancel": lambda row: row.status not in FINAL,
+            "retry": lambda row: row.status in ("failed", "paused"),
+            "polish": lambda row: True,
+        }[action]
+        rows = [row for row in self._jobs if fitting(row)]
+        row = self._rng.choice(rows) if rows and self._maybe(0.8) else self._any_job()
+        if row is None:
+            return Control("nobody", action)
+        tenant = self._rng.choice((None, None, row.tenant, "stranger"))
+        reason = self._one_or_none(("because",))
+        return Control(row.id, action, tenant, reason, self._one_or_none(("me",)), self._id())
+
+    def _any_job(self) -> JobRow | None:
+        return self._rng.choice(self._jobs) if self._jobs else None
+
+    def open_batch(self) -> OpenBatch:
+        batch_id = self._id()
+        self._batch_ids.append(batch_id)
+        then = self._new_job(keyed=0.05, batched=0.05) if self._maybe(0.6) else None
+        key = self._rng.choice(("b1", "b2", batch_id))
+        return OpenBatch(batch_id, self._rng.choice(_TENANTS), key, self._rng.choice((None, 1, 2)), then)
+
+    def seal(self) -> Op:
+        if not self._batches and self._maybe(0.9):
+            return self.open_batch()
+        return Seal(self._batch_id())
+
+    def retry_batch(self) -> Op:
+        ended = [b for b in self._batches if b.finished is not None and b.failed]
+        newest = [b.id for b in ended if not any(o.key == b.key and o.generation > b.generation for o in self._batches)]
+        if not newest and self._maybe(0.9):
+            return self.commit()
+        new_id = self._id()
+        self._batch_ids.append(new_id)
+        batch = self._rng.choice(newest) if newest and self._maybe(0.9) else self._batch_id()
+        return RetryBatch(batch, new_id, lambda: "")
+
+    def set_limits(self) -> SetLimits:
+        return SetLimits(self._rng.choice(_LIMITS))
+
+    def set_schedule(self) -> SetSchedule:
+        due = self._clock.now() + self._rng.choice((1.0, 30.0))
+        cron, zone = self._rng.choice(("* * * * *", "0 * * * *")), self._rng.choice(("UTC", "Europe/Zurich"))
+        enabled = self._maybe(0.9)
+        return SetSchedule(self._rng.choice("st"), "acme", cron, zone, due, self._new_job(keyed=0.2), enabled)
+
+    def remove_schedule(self) -> RemoveSchedule:
+        return RemoveSchedule(self._rng.choice("st"))
+
+    def fire(self) -> Fire:
+        if not self._schedules:
+            return Fire("s", 1.0, 2.0, self._new_job())
+        schedule = self._rng.choice(self._schedules)
+        due = schedule.next_due if self._maybe(0.8) else 1.0
+        return Fire(schedule.name, due, due + 60.0, self._new_job())
+
+    def beat(self) -> Beat:
+        worker = self._rng.choice(_WORKERS)
+        known = any(w.id == worker for w in self._workers)
+        first = self._maybe(0.1) if known else self._maybe(0.9)
+        return Beat(worker, self._rng.choice((10.0, 40.0, 200.0)), f'{{"n":{next(self._count)}}}', first)
+
+    def leave(self) -> Leave:
+        worker = self._worker()
+        return Leave(worker, self._one_or_none([row.id for row in self._jobs if row.worker == worker]))
+
+    def hand_back(self) -> HandBack:
+        worker = self._worker()
+        held = [(row.id, row.epoch) for row in self._jobs if row.worker == worker]
+        known = [pair for pair in held if self._maybe(0.7)]
+        return HandBack(worker, frozenset((job, epoch - self._maybe(0.1)) for job, epoch in known))
+
+    def tidy(self) -> Tidy:
+        ages = (None, 0.0, 10.0, 1000.0)
+        return Tidy(self._rng.choice(ages), self._rng.choice(ages), self._rng.choice((1, 3, 500)))
+
+
+_MAKERS: tuple[tuple[Callable[[_Operations], Op], int], ...] = (
+    (_Operations.submit, 12),
+    (_Operations.claim, 14),
+    (_Operations.claim_job, 6),
+    (_Operations.commit, 26),
+    (_Operations.take_lock, 4),
+    (_Operations.note, 2),
+    (_Operations.control, 10),
+    (_Operations.open_batch, 2),
+    (_Operations.seal, 3),
+    (_Operations.retry_batch, 4),
+    (_Operations.set_limits, 2),
+    (_Operations.set_schedule, 2),
+    (_Operations.remove_schedule, 1),
+    (_Operations.fire, 2),
+    (_Operations.beat, 9),
+    (_Operations.leave, 1),
+    (_Operations.hand_back, 1),
+    (_Operations.tidy, 2),
+)
