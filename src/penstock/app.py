@@ -37,8 +37,8 @@ class Penstock:
     """Workflows, and the store their jobs live in.
 
     `store` is a URL (`sqlite:///work.db`, `postgresql://…`, `memory://`) or left out: then the configuration decides
-    (`PENSTOCK_STORE`, `penstock.yaml`), and without one it is a SQLite file in `.penstock/` of the working folder. The other
-    arguments that are left out come from the configuration too.
+    (`PENSTOCK_STORE`, `penstock.yaml`), and without one it is a SQLite file in `.penstock/` of the working folder.
+    The other arguments that are left out come from the configuration too.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class Penstock:
         settings: Settings | None = None,
         exit_when_stuck: bool = False,
     ) -> Self:
-        """Connect. What this object was not told comes from `settings` (None: the working folder's configuration); a `store` given
-        here is stronger than the one it was made with."""
+        """Connect. What this object was not told comes from `settings` (None: the working folder's configuration);
+        a `store` given here is stronger than the one it was made with."""
         if self._engine is not None:
             raise InvalidRequest("Penstock is open already")
         if settings is None:
@@ -102,7 +102,7 @@ class Penstock:
             retention=self._retention or _retention(settings),
             fair_share=settings.fair_share if self._fair_share is None else self._fair_share,
             exit_when_stuck=exit_when_stuck,
-            outputs=Outputs(self._outputs_given or settings.home / "outputs"),
+            outputs=Outputs(Path(self._outputs_given or settings.home / "outputs")),
         )
         limits = settings.limits if self._limits is None else self._limits
         if limits is not None and dict(limits) != await connected.limits():

@@ -1,4 +1,4 @@
-"""What every command has in common: the global options, before or after the command's name, and `Invocation`, what they said."""
+"""What every command has in common: the global options, before or after its name, and `Invocation`, what they said."""
 
 from __future__ import annotations
 
@@ -29,17 +29,14 @@ class Invocation:
     actor: str | None = None
 
     def settings(self, **flags: Any) -> Settings:
-        """The configuration in force, under these options and a command's own flags (`log__format` for `log.format`)."""
-        return self._load(self.overrides(flags))
+        """The configuration under these options and a command's own flags (`log__format` for `log.format`)."""
+        from penstock.config import load
+
+        return load(self.config, self.overrides(flags))
 
     def overrides(self, flags: Mapping[str, Any]) -> dict[str, Any]:
         own = {key.replace("__", "."): value for key, value in flags.items() if value is not None}
         return {"store": self.store, "home": self.home, "app": self.app, **own}
-
-    def _load(self, overrides: dict[str, Any]) -> Settings:
-        from penstock.config import load
-
-        return load(self.config, overrides)
 
     @property
     def out(self) -> Output:
@@ -69,8 +66,7 @@ def _note(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 def _global_options() -> list[click.Option]:
     def option(*names: str, **more: Any) -> click.Option:
-        made = GlobalOption(names, expose_value=False, callback=_note, is_eager=True, **more)
-        return made
+        return GlobalOption(names, expose_value=False, callback=_note, is_eager=True, **more)
 
     return [
         option("--config", metavar="FILE", help="Read this file in place of penstock.yaml."),
@@ -92,7 +88,8 @@ class _WithGlobalOptions(click.Command):
         return [*super().get_params(ctx), *_GLOBAL_OPTIONS]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        own, shared = [], []
+        own: list[tuple[str, str]] = []
+        shared: list[tuple[str, str]] = []
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:

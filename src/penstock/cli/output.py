@@ -24,6 +24,17 @@ STATUS_STYLES = {
     "canceled": "bright_black",
 }
 
+SIGNS = {
+    "queued": "·",
+    "running": "▸",
+    "waiting": "◷",
+    "paused": "‖",
+    "canceling": "×",
+    "completed": "✓",
+    "failed": "✗",
+    "canceled": "×",
+}
+
 _PASSWORD = re.compile(r"(://[^:/?#@\s]*):[^@/\s]*@")
 _PASSWORD_OPTION = re.compile(r"([?&]password=)[^&\s)'\"]*")
 
@@ -42,7 +53,7 @@ class Output:
 
     @property
     def live(self) -> bool:
-        """Whether somebody looks at a terminal that can be redrawn. Live views are drawn on stderr, so stdout stays clean."""
+        """Whether somebody looks at a terminal that can be redrawn. Live views go to stderr, so stdout stays clean."""
         return sys.stderr.isatty() and not self.quiet
 
     @property
@@ -70,8 +81,13 @@ class Output:
         if not self.quiet:
             click.echo(without_password(text), err=self.json)
 
+    def remark(self, text: str) -> None:
+        """What happened on the way to the result; to stderr, so that the result can be piped on."""
+        if not self.quiet:
+            click.echo(without_password(text), err=True)
+
     def note(self, text: str) -> None:
-        """A remark beside the result; never mixed with it."""
+        """What the reader may want to do something about."""
         if not self.quiet:
             click.echo(click.style(without_password(text), fg="yellow"), err=True)
 
@@ -83,5 +99,5 @@ class Output:
 def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns of text, for pipes and logs: nothing is cut off, nothing is coloured."""
     widths = [max(len(line[n]) for line in (headings, *rows)) for n in range(len(headings))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in (headings, *rows))
-    return "\n".join(line.rstrip() for line in lines)
+    padded = ([cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in (headings, *rows))
+    return "\n".join("  ".join(cells).rstrip() for cells in padded)

@@ -36,7 +36,7 @@ def load_app(settings: Settings) -> Penstock:
         found: Any = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
-            raise InvalidConfiguration(f"app: there is no module {name!r} in {Path.cwd()} or installed{where}") from error
+            raise InvalidConfiguration(f"app: there is no module {name!r} here or installed{where}") from error
         raise InvalidConfiguration(f"app: {name!r} needs {error.name!r}, which is not installed{where}") from error
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
@@ -81,7 +81,7 @@ def check_exists(settings: Settings) -> None:
     path = sqlite_path(settings.store)
     if path is not None and not path.exists():
         raise NotFound(
-            f"there is no store {settings.store} yet: submit a job or start a worker first, or name another with --store"
+            f"there is no store {settings.store} yet: submit a job or start a worker, or name another with --store"
         )
 
 

@@ -157,7 +157,7 @@ CHECKS: tuple[Callable[[Harness], Awaitable[None]], ...] = (
 
 def _client(harness: Harness) -> Penstock:
     """Submits and looks, but runs nothing."""
-    return Penstock(workflows=contract_workflows(), store=harness.store_url)
+    return Penstock(workflows=contract_workflows(), store=harness.store_url, outputs=".")
 
 
 async def _completed(app: Penstock, jobs: list[str]) -> list[Job]:

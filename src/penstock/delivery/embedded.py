@@ -75,7 +75,12 @@ class Embedded:
     def running(self) -> int:
         return len(self._running)
 
-    def _hinted(self, queues: set[str]) -> None:
+    def _hinted(self, queues: set[str], after: float = 0.0) -> None:
+        """A wait that ends later than the longest sleep is learned of by the claim that follows the sleep."""
+        if after > 0:
+            if after < LONGEST_SLEEP:
+                asyncio.get_running_loop().call_later(after, self._hinted, queues)
+            return
         for queue, event in self._news.items():
             if queue in queues or ANY_QUEUE in queues:
                 event.set()

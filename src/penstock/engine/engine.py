@@ -157,7 +157,7 @@ class Engine:
         self._gates: dict[str, str] = {}
         self._gate_task: asyncio.Task[None] | None = None
         self._background: set[asyncio.Future[Any]] = set()
-        self._on_hint: list[Callable[[set[str]], None]] = []
+        self._on_hint: list[Callable[[set[str], float], None]] = []
         self._enlisting = asyncio.Lock()
         self._uncertain = False
         self._outputs = outputs
@@ -244,7 +244,7 @@ class Engine:
     ) -> Job:
         """Pause, resume, cancel or retry one job."""
         row: JobRow = await self.group.do(Control(job_id, action, tenant, reason, actor, self.new_id()))
-        if row.gate and row.id in self.ticks:
+        if row.id in self.ticks:
             self.note_gate(row.id, row.gate)
         return view(row)
 
@@ -520,6 +520,8 @@ class Engine:
     def note_gate(self, job_id: str, gate: str) -> None:
         if gate:
             self._gates[job_id] = gate
+        else:
+            self._gates.pop(job_id, None)
 
     def is_halting(self, job_id: str) -> bool:
         return self.draining or job_id in self._gates
@@ -558,14 +560,14 @@ class Engine:
 
     # Hints
 
-    def on_hint(self, listener: Callable[[set[str]], None]) -> Callable[[], None]:
-        """`listener` is told the queues in which work may be claimable now. Returns how to stop."""
+    def on_hint(self, listener: Callable[[set[str], float], None]) -> Callable[[], None]:
+        """`listener` is told queues, and in how many seconds there may be claimable work in them. Returns how to stop."""
         self._on_hint.append(listener)
         return lambda: self._on_hint.remove(listener)
 
-    def send_hints(self, queues: set[str]) -> None:
+    def send_hints(self, queues: set[str], after: float = 0.0) -> None:
         for listener in list(self._on_hint):
-            listener(queues)
+            listener(queues, after)
 
     # The end
 

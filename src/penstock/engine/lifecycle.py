@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from penstock.engine.clock import to_the_tick
 from penstock.engine.errors import Conflict, InvalidRequest
 from penstock.engine.lane import lane_of
 from penstock.engine.model import FINAL, Event, JobRow, NewJob
@@ -31,12 +32,12 @@ def born(new: NewJob, *, run: int, now: float, by_tenant: bool, batch_limited: b
     row = JobRow(
         id=new.id, tenant=new.tenant, workflow=new.workflow, key=new.key or new.id, run=run, queue=new.queue, digest=new.digest,
         parent=new.parent, fan_in=new.fan_in, cleanup=new.cleanup, base=new.base, period=new.period, cap=new.cap,
-        aged_from=now if new.aged_from is None else new.aged_from, created=now,
+        aged_from=now if new.aged_from is None else to_the_tick(new.aged_from), created=now,
         status="queued", phase="ready", step=new.step, payload=new.payload, lane="",
         batch=new.batch, batch_slot=new.batch if batch_limited else None, resource=new.resource,
     )  # fmt: skip
     if new.after > 0:
-        _wait(row, now + new.after)
+        _wait(row, to_the_tick(now + new.after))
     row.lane = lane_of(row, by_tenant=by_tenant)
     return row
 
@@ -49,7 +50,7 @@ def claim(row: JobRow, *, worker: str, now: float, lease: float | None) -> None:
     row.epoch += 1
     row.attempt += 1
     row.worker = worker
-    row.due = None if lease is None else now + lease
+    row.due = None if lease is None else to_the_tick(now + lease)
     if row.started is None:
         row.started = now
     if row.entered is None:
@@ -229,7 +230,7 @@ def _requeue(row: JobRow, *, after: float, now: float) -> None:
     """Off the worker: to wait, to the queue, or, where somebody asked meanwhile, to rest."""
     _let_go(row)
     if after > 0:
-        _wait(row, now + after)
+        _wait(row, to_the_tick(now + after))
     else:
         row.phase = "ready"
         if row.status != "canceling":

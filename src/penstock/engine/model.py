@@ -11,7 +11,7 @@ While a job is being cancelled its status stays `canceling`, whatever its phase.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic_core import from_json
 
@@ -81,9 +81,9 @@ FIXED_COLUMNS = JOB_COLUMNS[: JOB_COLUMNS.index("status")]
 CHANGING_COLUMNS = JOB_COLUMNS[JOB_COLUMNS.index("status") :]
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class NewJob:
-    """A job as it is submitted. Times are relative: the store's clock makes them absolute."""
+    """A job as it is submitted; never changed once made. Times are relative: the store's clock makes them absolute."""
 
     id: str
     workflow: str
@@ -181,8 +181,7 @@ def view(row: JobRow) -> Job:
     )
 
 
-@dataclass(slots=True, frozen=True)
-class Event:
+class Event(NamedTuple):
     """One line of a job's history: a committed tick, a crash that was noticed, or what a person asked for."""
 
     job: str
@@ -198,4 +197,4 @@ class Event:
     note: str | None = None
 
 
-EVENT_COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Event))
+EVENT_COLUMNS: tuple[str, ...] = Event._fields

@@ -58,6 +58,8 @@ class Tick:
         engine, row = self.engine, self.row
         self.task = asyncio.current_task()
         engine.ticks[row.id] = self
+        # What was asked of the job's last tick is answered: a clean-up step, or a resumed job, is not halted by it.
+        engine.note_gate(row.id, row.gate)
         try:
             while True:
                 move = await self._decide()

@@ -209,7 +209,7 @@ class Workflow:
     def checked_payload(self, payload: Any) -> str:
         """What a caller submits, as the JSON that is stored, or `InvalidPayload`."""
         try:
-            value = self.first.adapter.validate_python(payload)
+            value = self.first.adapter.validator.validate_python(payload)
         except ValidationError as error:
             raise InvalidPayload(f"payload does not fit workflow {self.name!r}: {_first_problem(error)}") from error
         return encode(value)

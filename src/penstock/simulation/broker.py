@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
-
-import asyncio
 
 from penstock.simulation.world import Machine, World
 from penstock.store.protocol import ANY_QUEUE
@@ -63,12 +62,11 @@ class Broker:
         for machine, listener in self._listeners:
             if machine is not sender:
                 self._carry(lambda m=machine, n=listener: self._tell(m, n, set(hints)))  # type: ignore[misc]
-        if self._consumers["queue"]:
-            self.publish(hints)
 
-    def publish(self, hints: set[str]) -> None:
+    def publish(self, hints: set[str], after: float) -> None:
+        """What an engine's hints become where messages deliver them."""
         for queue in self._queues if ANY_QUEUE in hints else sorted(hints):
-            self.send("queue", queue)
+            self.send("queue", queue, after)
 
     def send(self, kind: str, message: str, after: float = 0.0) -> None:
         """A message to one consumer of the kind. Of several planned for later only the first is kept."""

@@ -5,9 +5,9 @@ Authors of stores run this against their own:
     clock = ManualClock()
     coverage = await compare(MemoryStore(clock), store, clock=clock, seed=7, length=60)
 
-Both stores must be empty and go by that clock. Operations are made up from what the oracle holds at the moment, so deep states are
-reached (a crash of a job that is being cancelled, the retry of a batch whose members were dropped); some are wrong on purpose. A
-difference raises `AssertionError` with the seed and the shortest `length` that shows it.
+Both stores must be empty and go by that clock. Operations are made up from what the oracle holds at the moment, so deep
+states are reached (a crash of a job that is being cancelled, the retry of a batch whose members were dropped); some are
+wrong on purpose. A difference raises `AssertionError` with the seed and the shortest `length` that shows it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ _LIMITS: tuple[dict[str, int], ...] = (
     {"tenant:Zen": 1, "resource:cpu": 1, "workflow:print": 1},
 )
 _MOVES: tuple[MoveKind, ...] = (
-    "next", "next", "next", "again", "done", "done", "retry", "fail", "fail", "park", "hand back", "checkpoint", "cleaned",
+    "next", "next", "next", "again", "done", "done", "retry", "fail", "fail", "park", "hand back", "checkpoint",
+    "cleaned",
 )  # fmt: skip
 
 
@@ -119,7 +120,7 @@ class Coverage:
 
 
 async def compare(reference: Store, store: Store, *, clock: ManualClock, seed: int, length: int) -> Coverage:
-    """Apply `length` random groups to both; `AssertionError` at the first difference in an answer or in what can be read."""
+    """Apply `length` random groups to both; `AssertionError` at the first difference in an answer or in the state."""
     coverage = Coverage()
     operations = _Operations(reference, clock, seed)
     before: dict[str, JobRow] = {}
@@ -166,6 +167,8 @@ def _compare_answers(group: Group, expected: Applied, answered: Applied, where: 
             raise AssertionError(
                 f"{where}: {op}\nshould be answered\n  {theirs!r}\nand is\n  {ours!r}\nin {_shown(group)}"
             )
+    if expected.due_in != answered.due_in:
+        raise AssertionError(f"{where}: {_shown(group)}\nis due in {answered.due_in}, not in {expected.due_in}")
     # A hint too many wakes somebody for nothing; one too few is lost work.
     if ANY_QUEUE not in answered.hints and not expected.hints <= answered.hints:
         raise AssertionError(
@@ -234,8 +237,9 @@ class _Operations:
     def questions(self, histories: Sequence[str]) -> dict[str, Callable[[Store], Any]]:
         """What is asked of both stores after a group, by name."""
         where = JobFilter(
-            tenant=self._one_or_none(_TENANTS), workflow=self._one_or_none(_WORKFLOWS), key=self._one_or_none(("k1", "k2")),
-            status=tuple(self._some(STATUSES)) if self._maybe(0.5) else (), batch=self._one_or_none(self._batch_ids),
+            tenant=self._one_or_none(_TENANTS), workflow=self._one_or_none(_WORKFLOWS),
+            key=self._one_or_none(("k1", "k2")), status=tuple(self._some(STATUSES)) if self._maybe(0.5) else (),
+            batch=self._one_or_none(self._batch_ids),
             before=self._one_or_none([row.id for row in self._jobs]), limit=self._rng.randint(1, 5),
         )  # fmt: skip
         asked: dict[str, Callable[[Store], Any]] = {
@@ -275,8 +279,10 @@ class _Operations:
         moments = [w.expires for w in self._workers] + ([] if self._next_due is None else [self._next_due])
         moments = [moment for moment in moments if moment > now]
         chance = self._rng.random()
-        if chance < 0.3:
+        if chance < 0.15:
             self._clock.advance(self._rng.randint(1, 12) / 4)
+        elif chance < 0.3:
+            self._clock.advance(self._rng.random() * 3)
         elif chance < 0.45 and moments:
             self._clock.advance(min(moments) - now)
         elif chance < 0.48:
@@ -319,11 +325,11 @@ class _Operations:
         payload = "[1]" if self._maybe(0.93) else "[2]"
         return NewJob(
             self._id(), rng.choice(_WORKFLOWS), rng.choice(_STEPS), payload, f"d{payload}", tenant,
-            key=rng.choice(("k1", "k2", "K3")) if self._maybe(keyed) else None, again=self._maybe(0.4), queue=rng.choice(_QUEUES),
-            after=rng.choice((0.0, 0.0, 0.0, 2.5, 20.0)), base=base, period=period, cap=cap,
+            key=rng.choice(("k1", "k2", "K3")) if self._maybe(keyed) else None, again=self._maybe(0.4),
+            queue=rng.choice(_QUEUES), after=rng.choice((0.0, 0.0, 0.0, 2.5, 20.0, 7 * rng.random())), base=base, period=period, cap=cap,
             aged_from=self._clock.now() - rng.choice((-50, 0, 5, 500)) if self._maybe(0.2) else None,
-            batch=self._batch_id(tenant) if self._batches and self._maybe(batched) else None, parent=self._one_or_none(("p1",)),
-            cleanup=rng.choice((None, "tidy")), resource=rng.choice(_RESOURCES),
+            batch=self._batch_id(tenant) if self._batches and self._maybe(batched) else None,
+            parent=self._one_or_none(("p1",)), cleanup=rng.choice((None, "tidy")), resource=rng.choice(_RESOURCES),
         )  # fmt: skip
 
     def submit(self) -> Submit:
@@ -333,14 +339,14 @@ class _Operations:
         if not self._workers and self._maybe(0.8):
             return self.beat()
         workflows = _WORKFLOWS if self._maybe(0.8) else tuple(self._some(_WORKFLOWS))
-        room = self._rng.choice((0, 1, 1, 2, 3, 5))
+        room, oldest = self._rng.choice((0, 1, 1, 2, 3, 5)), self._rng.choice((0, 0, 0, 1, 2))
         queues = [row.queue for row in self._jobs if row.phase == "ready"] if self._maybe(0.9) else []
-        return Claim(self._worker(), self._rng.choice(queues or _QUEUES), workflows, room, self._rng.choice((0, 0, 0, 1, 2)))
+        return Claim(self._worker(), self._rng.choice(queues or _QUEUES), workflows, room, oldest)
 
     def claim_job(self) -> ClaimJob:
         ready = [row.id for row in self._jobs if row.phase == "ready"]
         chosen = ready if ready and self._maybe(0.7) else [*(row.id for row in self._jobs), "nobody"]
-        lease = self._rng.choice((None, 5.0, 15.0))
+        lease = self._rng.choice((None, 5.0, 15 * self._rng.random()))
         return ClaimJob(self._worker(), self._rng.choice(chosen), tuple(self._some(_WORKFLOWS)), lease)
 
     def commit(self) -> Op:
@@ -355,8 +361,9 @@ class _Operations:
         number = row.moves + 1 + self._in_group[row.id] if self._maybe(0.95) else max(1, row.moves)
         self._in_group[row.id] += 1
         move = Move(
-            row.id, epoch, number, kind, rng.choice(_STEPS) if kind == "next" else row.step, f'["{self._id()}"]',
-            after=rng.choice((0.0, 1.5, 10.0)), keep=self._maybe(0.6), resource=rng.choice(_RESOURCES), result="1",
+            row.id, epoch, number, kind, rng.choice(_STEPS) if kind == "next" else row.step,
+            payload=f'["{self._id()}"]', after=rng.choice((0.0, 1.5, 9 * rng.random())), keep=self._maybe(0.6),
+            resource=rng.choice(_RESOURCES), result="1",
             error="Boom: \x00 \udcff" if kind in ("retry", "fail", "park") else None, throttled=self._maybe(0.3),
             counters=self._one_or_none(('{"n":1}', '{"n":2}')), progress=self._one_or_none(("[1,2,null]",)),
             took=0.25, worker=row.worker,
@@ -379,14 +386,14 @@ class _Operations:
 
     def control(self) -> Control:
         action = self._rng.choice(("pause", "resume", "resume", "cancel", "retry", "retry", "polish"))
-        fitting = {
+        fits: dict[str, Callable[[JobRow], bool]] = {
             "pause": lambda row: row.status not in FINAL,
             "resume": lambda row: row.status == "paused" or row.gate == "pause",
             "cancel": lambda row: row.status not in FINAL,
             "retry": lambda row: row.status in ("failed", "paused"),
             "polish": lambda row: True,
-        }[action]
-        rows = [row for row in self._jobs if fitting(row)]
+        }
+        rows = [row for row in self._jobs if fits[action](row)]
         row = self._rng.choice(rows) if rows and self._maybe(0.8) else self._any_job()
         if row is None:
             return Control("nobody", action)

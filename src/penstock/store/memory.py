@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from penstock.engine import lifecycle
-from penstock.engine.clock import Clock, SystemClock
+from penstock.engine.clock import Clock, SystemClock, to_the_tick
 from penstock.engine.errors import Conflict, LostClaim, NotFound, PenstockError
 from penstock.engine.lane import lane_of, limit_keys, parse, room_for, room_left, tenants_limited
 from penstock.engine.model import FINAL, JOB_COLUMNS, Event, JobRow, NewJob
@@ -76,6 +76,7 @@ class MemoryStore:
         self.limit_rows: dict[str, int] = {}
         self.written: list[Any] = []
         self._hints: set[str] = set()
+        self._first_due: float | None = None
         self._replay = False
         self._listeners: list[Callable[[set[str]], None]] = []
 
@@ -86,11 +87,15 @@ class MemoryStore:
         pass
 
     async def now(self) -> float:
-        return self.clock.now()
+        return self._now()
+
+    def _now(self) -> float:
+        return to_the_tick(self.clock.now())
 
     async def apply(self, ops: Sequence[Op], *, replay: bool = False) -> Applied:
         answers: list[Any] = [None] * len(ops)
         self._hints = set()
+        self._first_due = None
         self._replay = replay
         for place, op in in_order(ops):
             try:
@@ -101,7 +106,7 @@ class MemoryStore:
         if hints:
             for listener in list(self._listeners):
                 listener(set(hints))
-        return Applied(answers, hints)
+        return Applied(answers, hints, None if self._first_due is None else self._first_due - self._now())
 
     def _submit(self, op: Submit) -> list[Submitted]:
         self._check(op.jobs)
@@ -140,16 +145,21 @@ class MemoryStore:
     def _create(self, new: NewJob, run: int) -> JobRow:
         batch = self.batch_rows[new.batch] if new.batch else None
         row = lifecycle.born(
-            new, run=run, now=self.clock.now(), by_tenant=tenants_limited(self.limit_rows),
+            new, run=run, now=self._now(), by_tenant=tenants_limited(self.limit_rows),
             batch_limited=batch is not None and batch.limit is not None,
         )  # fmt: skip
         self.rows[row.id] = row
         self.runs.setdefault((row.tenant, row.workflow, row.key), []).append(row.id)
         self.events[row.id] = []
         self._join(new.batch, row)
+        self._announce(row)
+        return row
+
+    def _announce(self, row: JobRow) -> None:
         if row.phase == "ready":
             self._hints.add(row.queue)
-        return row
+        elif row.phase == "timed" and row.due is not None:
+            self._first_due = row.due if self._first_due is None else min(self._first_due, row.due)
 
     def _open_batch_of(self, new: NewJob) -> BatchRow | None:
         if new.batch is None:
@@ -182,7 +192,7 @@ class MemoryStore:
     def _end_batch(self, batch: BatchRow) -> None:
         if batch.sealed is None or batch.finished is not None or batch.ended < batch.members:
             return
-        batch.finished = self.clock.now()
+        batch.finished = self._now()
         if batch.then is not None:
             follow_up = self._create(encoding.load(batch.then), 1)
             batch.follow_up = follow_up.id
@@ -190,8 +200,7 @@ class MemoryStore:
     def _settle(self, row: JobRow, event: Event) -> None:
         """After any change of a row: its history, what it no longer holds, and who is waiting for that."""
         self.events[row.id].append(event)
-        if row.phase == "ready":
-            self._hints.add(row.queue)
+        self._announce(row)
         if row.phase != "held" and (self.limit_rows or row.batch):
             self._hints.add(ANY_QUEUE)
         if row.status not in FINAL:
@@ -217,8 +226,8 @@ class MemoryStore:
                 if batch_id not in self.batch_rows:
                     raise NotFound(f"there is no batch {batch_id}")
         resource, ran = row.resource, (row.step, row.attempt)
-        lifecycle.land(row, move, now=self.clock.now(), by_tenant=tenants_limited(self.limit_rows))
-        self._settle(row, lifecycle.told(row, move, now=self.clock.now(), ran=ran, refused=refused))
+        lifecycle.land(row, move, now=self._now(), by_tenant=tenants_limited(self.limit_rows))
+        self._settle(row, lifecycle.told(row, move, now=self._now(), ran=ran, refused=refused))
         if not refused:
             self.written.extend(move.writes)
             for name in move.release:
@@ -245,7 +254,7 @@ class MemoryStore:
     def _claim(self, op: Claim) -> Claimed:
         self._wake_and_give_up(None)
         self._must_live(op.worker)
-        now = self.clock.now()
+        now = self._now()
         taken: list[JobRow] = []
         for turn in range(op.room):
             ready = self._claimable(op.queue, op.workflows)
@@ -282,7 +291,7 @@ class MemoryStore:
         return all(room_for(key, room, self.limit_rows) > 0 for key in keys)
 
     def _claim_job(self, op: ClaimJob) -> Claimed:
-        now = self.clock.now()
+        now = self._now()
         row = self.rows.get(op.job)
         if row is None or row.workflow not in op.workflows:
             return Claimed([], None)
@@ -304,7 +313,7 @@ class MemoryStore:
 
     def _wake_and_give_up(self, only: str | None) -> Tidied:
         """Timers that fell due, leases that ran out, and the jobs of workers that died; of one job where a claim is by id."""
-        now = self.clock.now()
+        now = self._now()
         by_tenant = tenants_limited(self.limit_rows)
         dead = {w.id for w in self.worker_rows.values() if w.expires <= now}
         given_up = woken = 0
@@ -333,7 +342,7 @@ class MemoryStore:
 
     def _take_lock(self, op: TakeLock) -> bool:
         row = self._held(op.job, op.epoch)
-        lock = self.lock_rows.setdefault((row.tenant, op.name), LockRow(row.tenant, op.name, row.id, self.clock.now()))
+        lock = self.lock_rows.setdefault((row.tenant, op.name), LockRow(row.tenant, op.name, row.id, self._now()))
         return lock.job == row.id
 
     def _note(self, op: Note) -> str:
@@ -345,7 +354,7 @@ class MemoryStore:
         row = self.rows.get(op.job)
         if row is None or (op.tenant is not None and row.tenant != op.tenant):
             raise NotFound(f"there is no job {op.job}")
-        now = self.clock.now()
+        now = self._now()
         if op.action == "retry" and row.status != "paused":
             new = lifecycle.second_run(row, new_id=op.new_id or "")
             last = self.runs[row.tenant, row.workflow, row.key][-1]
@@ -365,7 +374,7 @@ class MemoryStore:
         known = [b for b in self.batch_rows.values() if (b.tenant, b.key) == (op.tenant, op.key)]
         if known:
             return copy.copy(max(known, key=lambda b: b.generation))
-        batch = BatchRow(op.id, op.tenant, op.key, 1, op.limit, then, self.clock.now())
+        batch = BatchRow(op.id, op.tenant, op.key, 1, op.limit, then, self._now())
         self.batch_rows[batch.id] = batch
         self.member_rows[batch.id] = {}
         return copy.copy(batch)
@@ -375,7 +384,7 @@ class MemoryStore:
         if batch is None:
             raise NotFound(f"there is no batch {op.batch}")
         if batch.sealed is None:
-            batch.sealed = self.clock.now()
+            batch.sealed = self._now()
             self._end_batch(batch)
         return copy.copy(batch)
 
@@ -397,7 +406,7 @@ class MemoryStore:
         then = None
         if old.then is not None:
             then = encoding.dump(replace(encoding.load(old.then), id=op.new_job(), fan_in=op.new_id))
-        batch = BatchRow(op.new_id, old.tenant, old.key, old.generation + 1, old.limit, then, self.clock.now())
+        batch = BatchRow(op.new_id, old.tenant, old.key, old.generation + 1, old.limit, then, self._now())
         members = [self.rows[job_id] for job_id in sorted(self.member_rows[old.id]) if job_id in self.rows]
         last_runs = {
             row.id: row for row in (self._last_run(m.tenant, m.workflow, m.key) for m in members) if row is not None
@@ -445,7 +454,7 @@ class MemoryStore:
         return True
 
     def _beat(self, op: Beat) -> bool:
-        now = self.clock.now()
+        now = self._now()
         old = self.worker_rows.get(op.worker)
         if old is None and not op.first:
             return False
@@ -462,7 +471,7 @@ class MemoryStore:
         return self._give_back(op.worker, op.known, None)
 
     def _give_back(self, worker: str, known: frozenset[tuple[str, int]], blamed: str | None) -> int:
-        now = self.clock.now()
+        now = self._now()
         by_tenant = tenants_limited(self.limit_rows)
         rows = [
             r for r in self.rows.values() if r.phase == "held" and r.worker == worker and (r.id, r.epoch) not in known
@@ -490,7 +499,7 @@ class MemoryStore:
             old = [
                 row
                 for row in self.rows.values()
-                if row.status in statuses and self._outlived(row, self.clock.now() - keep)
+                if row.status in statuses and self._outlived(row, self._now() - keep)
             ]
             for row in sorted(old, key=lambda r: (r.finished or 0.0, r.id))[: op.most - dropped]:
                 self._drop(row)

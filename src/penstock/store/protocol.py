@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from penstock.engine.model import Event, JobRow, NewJob
 from penstock.engine.outcome import Move
@@ -191,8 +191,7 @@ Op = (
 )  # fmt: skip
 
 
-@dataclass(slots=True, frozen=True)
-class Submitted:
+class Submitted(NamedTuple):
     """What became of a submit: `created` is False when the key existed already."""
 
     job_id: str
@@ -209,8 +208,7 @@ class Claimed:
     wake: float | None
 
 
-@dataclass(slots=True, frozen=True)
-class Landed:
+class Landed(NamedTuple):
     """Where a tick's commit left the job. `kept`: the worker holds it still and goes on with the next step."""
 
     status: str
@@ -303,10 +301,12 @@ class JobFilter:
 
 @dataclass(slots=True)
 class Applied:
-    """One answer an operation (an exception where it was refused), and the queues in which work may have become claimable."""
+    """One answer an operation (an exception where it was refused), the queues in which work may have become claimable, and in how
+    many seconds the first of the waits that began here is over."""
 
     answers: list[Any]
     hints: set[str] = field(default_factory=set)
+    due_in: float | None = None
 
 
 ANY_QUEUE = "*"

@@ -18,7 +18,7 @@ def _dialect(name: str) -> Dialect:
         return pysqlite.dialect()
     from sqlalchemy.dialects.postgresql import asyncpg
 
-    return asyncpg.dialect()
+    return asyncpg.dialect()  # type: ignore[no-untyped-call]
 
 
 def compiled(statement: Executable | str | tuple[str, dict[str, Any]], dialect: str) -> tuple[str, tuple[Any, ...]]:
@@ -29,8 +29,15 @@ def compiled(statement: Executable | str | tuple[str, dict[str, Any]], dialect: 
     elif isinstance(statement, tuple):
         clause = text(statement[0]).bindparams(**statement[1])
     assert isinstance(clause, ClauseElement)
-    done = clause.compile(dialect=_dialect(dialect), compile_kwargs={"render_postcompile": True})
-    values = done.construct_params()
-    processors = done._bind_processors  # type: ignore[attr-defined]
-    order = done.positiontup or []  # type: ignore[attr-defined]
+    done: Any = clause.compile(dialect=_dialect(dialect), compile_kwargs={"render_postcompile": True})
+    values = {**done.construct_params(), **_defaults(done)}
+    processors = done._bind_processors
+    order = done.positiontup or []
     return str(done), tuple(processors[name](values[name]) if name in processors else values[name] for name in order)
+
+
+def _defaults(done: Any) -> dict[str, Any]:
+    """The values of columns with a Python default that the statement does not name: a compiled statement leaves them empty."""
+    columns = [(column, column.default) for column in getattr(done, "insert_prefetch", ())]
+    columns += [(column, column.onupdate) for column in getattr(done, "update_prefetch", ())]
+    return {column.key: default.arg(None) if default.is_callable else default.arg for column, default in columns}

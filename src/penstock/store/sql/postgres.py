@@ -1,6 +1,7 @@
-"""PostgreSQL: many processes on one database. One connection writes, a few read, and one listens for what others have done.
+"""PostgreSQL: many processes on one database. One connection writes, a few read, one listens for what others have done.
 
-The same scripts run here as on SQLite (`script.py`), at READ COMMITTED; what another transaction got in between is run again.
+The same scripts run here as on SQLite (`script.py`), at READ COMMITTED; where another transaction got in between, they
+are run again.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import contextlib
 import functools
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
 import asyncpg
 
-from penstock.engine.clock import Clock, SystemClock
+from penstock.engine.clock import Clock, SystemClock, to_the_tick
 from penstock.engine.errors import CommitUnknown, PenstockError, SchemaMismatch, StoreError, StoreUnavailable
 from penstock.store import migrations
 from penstock.store.protocol import ANY_QUEUE, Applied, Beat, Leave, Op, SetLimits
@@ -47,17 +48,22 @@ _SQL = statements("postgresql")
 _CHANNEL = "penstock"
 _LONGEST_NOTE = 7000
 _LIMITS_KEY = "7302, 1"
-"""Advisory lock: shared by every transaction, alone for one that changes the limits, since all others work with those they read."""
+"""Advisory lock: shared by all transactions, alone for one that changes the limits that the others work with."""
 _SCHEMA_KEY = "7302, 2"
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
-_OPENING = f"SELECT {_NOW}, (SELECT array_agg(key ORDER BY key) FROM limits), (SELECT array_agg(most ORDER BY key) FROM limits)"
+_OPENING = (
+    f"SELECT {_NOW},"
+    " (SELECT array_agg(key ORDER BY key) FROM limits), (SELECT array_agg(most ORDER BY key) FROM limits)"
+)
 _LOOK_EVERY = 30.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 
 
 class PostgresStore(Reading):
-    """A store in a PostgreSQL database (or in the schema that `?search_path=NAME` names). Its clock is the server's, unless one
-    is given. `url` is the address without its password."""
+    """A store in a PostgreSQL database (or in the schema that `?search_path=NAME` names).
+
+    Its clock is the server's, unless one is given. `url` is the address without its password.
+    """
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
         self.url = without_password(url)
@@ -78,7 +84,7 @@ class PostgresStore(Reading):
                 await self._writer.bring_up_to_date()
             elif migrations.check(revision, self.url):
                 raise SchemaMismatch(
-                    f"{self.url} has the tables of an older Penstock (schema {revision}, this one needs {migrations.HEAD}): "
+                    f"{self.url} was made by an older Penstock (schema {revision}, this one needs {migrations.HEAD}): "
                     "stop its workers, then run `penstock migrate`"
                 )
         except BaseException:
@@ -86,9 +92,13 @@ class PostgresStore(Reading):
             raise
 
     async def migrate(self) -> bool:
-        """Bring the tables up to date, in one transaction. Answers whether there was anything to do; needs no `open`."""
+        """Bring the tables up to date, in one transaction. Needs no `open`; answers whether it did anything."""
         async with self._turn:
-            return await self._writer.bring_up_to_date()
+            try:
+                return await self._writer.bring_up_to_date()
+            except BaseException:
+                await self._writer.close()
+                raise
 
     async def close(self) -> None:
         if self._ear is not None:
@@ -105,9 +115,8 @@ class PostgresStore(Reading):
             return await self._writer.apply(ops, replay=replay)
 
     async def now(self) -> float:
-        if self._time is not None:
-            return self._time.now()
-        return float((await self.rows(f"SELECT {_NOW}", ()))[0][0])
+        now = self._time.now() if self._time is not None else (await self.rows(f"SELECT {_NOW}", ()))[0][0]
+        return to_the_tick(now)
 
     async def rows(self, sql: str, args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         return await self._readers.fetch(_numbered(sql), args)
@@ -232,8 +241,8 @@ class _Writer:
             await quietly_close(connection)
 
     async def _in_transaction(
-        self, lock: str, work: Callable[[Connection], Any], hints_of: Callable[[Any], set[str]]
-    ) -> Any:
+        self, lock: str, work: Callable[[Connection], Awaitable[T]], hints_of: Callable[[T], set[str]]
+    ) -> T:
         for turn in count(1):
             try:
                 connection = await self._begin(lock)
@@ -311,7 +320,7 @@ class _Writer:
 
 
 class _Readers:
-    """At most `MOST_READERS` connections that only ask; asked once more where the first try met a connection that was gone."""
+    """At most `MOST_READERS` connections that only ask; twice, where the first try met a connection that was gone."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
@@ -356,7 +365,7 @@ async def _run_script(connection: Connection, script: Steps[T], clock: Clock | N
             elif type(request) is Opening:
                 now, keys, most = (await connection.fetch(_OPENING))[0]
                 limits = dict(zip(keys or (), most or (), strict=True))
-                answer = (now if clock is None else clock.now(), limits)
+                answer = (to_the_tick(now if clock is None else clock.now()), limits)
             else:
                 assert isinstance(request, Guarded)
                 answer = await _guarded(connection, request)
@@ -391,12 +400,15 @@ async def _guarded(connection: Connection, request: Guarded) -> BaseException | 
 
 
 async def _revision(connection: Connection, url: str) -> str | None:
-    ours, jobs = (await connection.fetch("SELECT to_regclass('alembic_version'), to_regclass('jobs')"))[0]
-    if ours is None and jobs is None:
+    # Asked of the catalogue itself: `to_regclass` may answer from before we waited for the lock.
+    found = await connection.fetch(
+        "SELECT relname FROM pg_class WHERE relname IN ('alembic_version', 'jobs') AND pg_table_is_visible(oid)"
+    )
+    if not found:
         return None
-    if ours is None or jobs is None:
+    if len(found) == 1:
         raise SchemaMismatch(
-            f"{url} has a table {'jobs' if ours is None else 'alembic_version'!r} that Penstock did not make: "
+            f"{url} has a table {found[0][0]!r} that Penstock did not make: "
             "point it at another database, or at a schema of its own with ?search_path=NAME"
         )
     found = await connection.fetch("SELECT version_num FROM alembic_version")

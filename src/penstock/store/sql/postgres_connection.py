@@ -28,6 +28,7 @@ else:
 
 CONNECT_PATIENCE = 10.0
 STATEMENT_PATIENCE = 60.0
+CLOSE_PATIENCE = 2.0
 
 LOST = (OSError, asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError, asyncpg.InterfaceError)
 """The connection is gone or of no more use. `OSError` includes a statement that ran out of time."""
@@ -55,13 +56,13 @@ async def connect(dsn: str) -> Connection:
     except (asyncpg.InterfaceError, ValueError):
         # What the driver says here may quote a part of the address that is the password.
         raise InvalidConfiguration(
-            f"{url} cannot be understood: write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, special characters as %XX"
+            f"{url} cannot be understood: write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, other characters as %XX"
         ) from None
 
 
 async def quietly_close(connection: Connection) -> None:
     try:
-        await connection.close(timeout=CONNECT_PATIENCE)
+        await connection.close(timeout=CLOSE_PATIENCE)
     except (asyncpg.PostgresError, *LOST):
         connection.terminate()
 
@@ -72,9 +73,9 @@ def our_error(error: BaseException, url: str) -> PenstockError:
     if state == "53100":
         return StoreFull(f"{url}: the server's disk is full; free some space and try again, nothing was lost")
     if state in ("25006", "42501"):
-        return StoreReadOnly(f"{url} cannot be written ({error}): check the user's rights, and that it is the primary server")
+        return StoreReadOnly(f"{url} cannot be written ({error}): check the user's rights, and that it is the primary")
     if state == "53300":
-        return StoreUnavailable(f"{url} has no connection left ({error}): raise max_connections, or start fewer workers")
+        return StoreUnavailable(f"{url} has no connection left ({error}): raise max_connections or run fewer workers")
     if state == "57P03":
         return StoreUnavailable(f"{url} is starting up or shutting down: try again in a moment")
     if state.startswith("57"):

@@ -83,16 +83,16 @@ class Reading:
         found = await self.rows(
             "SELECT name, tenant, cron, timezone, next_due, job, enabled, last_fired FROM schedules ORDER BY name", ()
         )
-        return [ScheduleRow(*values[:6], bool(values[6]), values[7]) for values in found]
+        return [ScheduleRow(*(*values[:6], bool(values[6]), values[7])) for values in found]
 
     async def limits(self) -> dict[str, int]:
-        return dict(await self.rows("SELECT key, most FROM limits", ()))  # type: ignore[arg-type]
+        return dict(await self.rows("SELECT key, most FROM limits", ()))
 
     async def halting(self, worker: str) -> dict[str, str]:
         found = await self.rows(
             "SELECT id, gate FROM jobs WHERE phase = 'held' AND worker = ? AND gate <> ''", (worker,)
         )
-        return dict(found)  # type: ignore[arg-type]
+        return dict(found)
 
     async def ready_queues(self) -> list[str]:
         found = await self.rows("SELECT DISTINCT queue FROM jobs WHERE phase = 'ready'", ())

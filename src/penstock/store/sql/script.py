@@ -68,6 +68,7 @@ class Script(Claims):
         self.by_tenant = False
         self.hints: set[str] = set()
         self.events: list[Event] = []
+        self.first_due: float | None = None
         self.committing: dict[str, JobRow] = {}
 
     def run(self) -> Steps[Applied]:
@@ -89,7 +90,7 @@ class Script(Claims):
                     answers[place] = yield from handler(self, op)
                 except PenstockError as refused:
                     answers[place] = refused
-        return Applied(answers, self.hints)
+        return Applied(answers, self.hints, None if self.first_due is None else self.first_due - self.now)
 
     def _commits(self, commits: list[tuple[int, Move]], answers: list[Any]) -> Steps[None]:
         rows = self.committing = yield from self._lock_jobs([move.job for _, move in commits])
@@ -198,8 +199,7 @@ class Script(Claims):
                     born.append(row)
                     if new.key is not None or self.replay:
                         last[key] = row
-                    if row.phase == "ready":
-                        self.hints.add(row.queue)
+                    self._announce(row)
                 if new.batch is not None:
                     joining.append((new.batch, row))
                 told.append(Submitted(row.id, row.id == new.id, row.run, row.status))
@@ -296,8 +296,7 @@ class Script(Claims):
             self.events = []
         final = []
         for row in rows:
-            if row.phase == "ready":
-                self.hints.add(row.queue)
+            self._announce(row)
             if row.phase != "held" and (self.limits or row.batch):
                 self.hints.add(ANY_QUEUE)
             if row.status in FINAL:
@@ -308,6 +307,13 @@ class Script(Claims):
         grouped = {row.id: row for row in final if row.batch is not None}
         if grouped:
             yield from self._end_members(grouped)
+
+    def _announce(self, row: JobRow) -> None:
+        """Whoever delivers learns of work that is claimable now, and of when the next will be."""
+        if row.phase == "ready":
+            self.hints.add(row.queue)
+        elif row.phase == "timed" and row.due is not None and (self.first_due is None or row.due < self.first_due):
+            self.first_due = row.due
 
     def _end_members(self, final: dict[str, JobRow]) -> Steps[None]:
         memberships = yield Ask("memberships", (list(final),))
@@ -329,8 +335,7 @@ class Script(Claims):
                     row = lifecycle.born(new, run=1, now=self.now, by_tenant=self.by_tenant, batch_limited=False)
                     batch.follow_up = row.id
                     follow_ups.append(row)
-                    if row.phase == "ready":
-                        self.hints.add(row.queue)
+                    self._announce(row)
         if batches:
             yield Tell("put_batches", [_batch_values(batch) for batch in batches])
         if follow_ups and (yield Tell("insert_jobs", [_all_of(row) for row in follow_ups])) != len(follow_ups):
@@ -402,7 +407,8 @@ class Script(Claims):
         count = yield Tell("insert_jobs", [_all_of(row) for row in rows])
         if count != len(rows):
             raise Contended
-        self.hints.update(row.queue for row in rows if row.phase == "ready")
+        for row in rows:
+            self._announce(row)
         return rows
 
     def _open_batch(self, op: OpenBatch) -> Steps[BatchRow]:

@@ -1,7 +1,6 @@
-"""SQLite: one file, no server. One connection writes, others read; the disk is waited for in a thread, never on the event loop.
+"""SQLite: one file, no server. One connection writes, others read; each in a thread of its own, never on the event loop.
 
-Statements run on the event loop's own thread, because each takes microseconds and CPython would pay more for handing them to a
-thread row by row. What can take long does not: waiting for another process's lock, and COMMIT with its fsync, run in a thread.
+A transaction is a handful of statements, however many jobs it moves, because a thread has to win Python's lock back after each one.
 """
 
 from __future__ import annotations
@@ -13,11 +12,16 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from penstock.engine.clock import Clock, SystemClock
+from pydantic_core import from_json
+
+from penstock.engine.clock import Clock, SystemClock, to_the_tick
 from penstock.engine.errors import (
+    Conflict,
     PenstockError,
     SchemaMismatch,
     StoreError,
@@ -25,12 +29,13 @@ from penstock.engine.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from penstock.engine.model import JOB_COLUMNS
 from penstock.store import migrations
 from penstock.store.protocol import Applied, Beat, Leave, Op
 from penstock.store.sql.reading import Reading
-from penstock.store.sql.requests import Ask, Guarded, Opening, Steps, Tell
+from penstock.store.sql.requests import Ask, Contended, Guarded, Opening, Steps, Tell
 from penstock.store.sql.script import Script
-from penstock.store.sql.statements import statements
+from penstock.store.sql.statements import ROWS, statements
 
 T = TypeVar("T")
 
@@ -47,6 +52,13 @@ _PRAGMAS = (
     "wal_autocheckpoint=4000",
 )
 _SQL = statements("sqlite")
+_CHUNKS = (250, 50, 10, 3, 1)
+_JOB = ", ".join(f'"{column}"' for column in JOB_COLUMNS)
+_WHOLE_JOBS = {
+    name: f"SELECT json_group_array(json_array({_JOB})) FROM ({_SQL[name]})"
+    for name in ("lock_jobs", "take_lane", "last_runs")
+}
+"""Whole jobs come as one JSON text: as rows, each would cost a round of Python's lock."""
 _WATCH_EVERY = 0.02
 
 
@@ -116,28 +128,20 @@ class SqliteStore(Reading):
             connection.close()
 
     async def apply(self, ops: Sequence[Op], *, replay: bool = False) -> Applied:
+        connection = self._opened(self._write)
         async with self._turn:
-            connection = self._opened(self._write)
-            with _translated(self.url):
-                try:
-                    await self._begin(connection)
-                    applied = run_script(connection, Script(ops, replay=replay, exact=True).run(), self.clock)
-                    if self._inline:
-                        connection.execute("COMMIT")
-                    else:
-                        await asyncio.get_running_loop().run_in_executor(self._disk, connection.execute, "COMMIT")
-                except BaseException:
-                    rollback(connection)
-                    raise
-        return applied
+            return await self._off_loop(self._disk, self._transact, connection, ops, replay)
 
-    async def _begin(self, connection: sqlite3.Connection) -> None:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            if not _is_busy(error):
+    def _transact(self, connection: sqlite3.Connection, ops: Sequence[Op], replay: bool) -> Applied:
+        with _translated(self.url):
+            begin(connection, LOCK_PATIENCE)
+            try:
+                applied = run_script(connection, Script(ops, replay=replay, exact=True).run(), self.clock)
+                connection.execute("COMMIT")
+            except BaseException:
+                rollback(connection)
                 raise
-            await self._off_loop(self._disk, begin, connection, LOCK_PATIENCE)
+        return applied
 
     async def _off_loop(self, pool: ThreadPoolExecutor, call: Callable[..., T], *args: Any) -> T:
         if self._inline:
@@ -150,7 +154,7 @@ class SqliteStore(Reading):
         return connection
 
     async def now(self) -> float:
-        return self.clock.now()
+        return to_the_tick(self.clock.now())
 
     async def rows(self, sql: str, args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         """A question: on the reading connection, off the event loop."""
@@ -267,21 +271,48 @@ def revision_of(connection: sqlite3.Connection) -> str | None:
 
 def run_script(connection: sqlite3.Connection, script: Steps[T], clock: Clock) -> T:
     """Drive a script to its end inside the open transaction."""
-    execute, many = connection.execute, connection.executemany
+    execute = connection.execute
     answer: Any = None
     try:
         while True:
             request = script.send(answer)
             if type(request) is Ask:
-                answer = execute(_SQL[request.name], _bound(request.args)).fetchall()
+                if request.name in _WHOLE_JOBS:
+                    ((text,),) = execute(_WHOLE_JOBS[request.name], _bound(request.args))
+                    answer = from_json(text)
+                else:
+                    answer = execute(_SQL[request.name], _bound(request.args)).fetchall()
             elif type(request) is Tell:
-                answer = many(_SQL[request.name], request.rows).rowcount if request.rows else 0
+                answer = _tell(connection, request)
             elif type(request) is Opening:
-                answer = (clock.now(), dict(execute('SELECT "key", most FROM limits').fetchall()))
+                answer = (to_the_tick(clock.now()), dict(execute('SELECT "key", most FROM limits').fetchall()))
             else:
+                assert isinstance(request, Guarded)
                 answer = _guarded(connection, request)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
+
+
+def _tell(connection: sqlite3.Connection, request: Tell) -> int:
+    """Many rows in few statements: a statement is carried out without Python's lock, so other threads run meanwhile."""
+    sql, rows = _SQL[request.name], request.rows
+    if ROWS not in sql:
+        return connection.executemany(sql, rows).rowcount if rows else 0
+    # A cursor's own count is -1 for a statement that begins with WITH.
+    before = connection.total_changes
+    start, left = 0, len(rows)
+    while left:
+        size = next(size for size in _CHUNKS if size <= left)
+        values = list(chain.from_iterable(rows[start : start + size]))
+        connection.execute(_expanded(sql, size, len(rows[0])), values)
+        start, left = start + size, left - size
+    return connection.total_changes - before
+
+
+@lru_cache(maxsize=512)
+def _expanded(sql: str, rows: int, columns: int) -> str:
+    row = f"({', '.join('?' * columns)})"
+    return sql.replace(ROWS, ", ".join([row] * rows))
 
 
 def _guarded(connection: sqlite3.Connection, request: Guarded) -> BaseException | None:
@@ -292,9 +323,10 @@ def _guarded(connection: sqlite3.Connection, request: Guarded) -> BaseException 
     try:
         for statement in request.statements:
             sql, parameters = compiled(statement, "sqlite")
-            connection.execute(sql, parameters)
-    except sqlite3.Error as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            connection.execute(sql, parameters).close()
+    except Exception as error:
+        # A full disk ends the whole transaction, and so it must.
+        if not connection.in_transaction or getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
             raise
         connection.execute("ROLLBACK TO own")
         connection.execute("RELEASE own")
@@ -322,6 +354,8 @@ class _translated:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, Contended):
+            raise Conflict("an id that was given to a new job or batch is in use already") from error
         if isinstance(error, PermissionError | FileExistsError | NotADirectoryError):
             raise StoreReadOnly(
                 f"{self._url}: {error.strerror.lower() if error.strerror else error} ({error.filename})"

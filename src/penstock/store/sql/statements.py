@@ -1,6 +1,6 @@
 """Every statement a script may name, for both dialects, written by hand; the plain inserts and updates are spelled out from column lists.
 
-A statement for many rows is run row by row on SQLite (`executemany`) and with one array a column on PostgreSQL (`unnest`). A set of
+A statement for many rows takes them as `VALUES` on SQLite and as one array a column on PostgreSQL (`unnest`). A set of
 values is a JSON array on SQLite and an array on PostgreSQL.
 """
 
@@ -12,6 +12,9 @@ from typing import Literal
 from penstock.engine.model import CHANGING_COLUMNS, EVENT_COLUMNS, JOB_COLUMNS
 
 Dialect = Literal["sqlite", "postgresql"]
+
+ROWS = "(:rows)"
+"""Stands in a SQLite statement for as many rows of placeholders as there are to write."""
 
 MOVED_COLUMNS = (
     "step",
@@ -89,20 +92,20 @@ class _Writer:
 
     def insert(self, table: str, columns: Sequence[str], tail: str = "") -> str:
         if self.sqlite:
-            return f"INSERT INTO {table} ({_names(columns)}) VALUES ({', '.join('?' * len(columns))}) {tail}"
+            return f"INSERT INTO {table} ({_names(columns)}) VALUES {ROWS} {tail}"
         return f"INSERT INTO {table} ({_names(columns)}) SELECT {_names(columns)} FROM {self.unnest(columns)} {tail}"
 
     def update(self, table: str, changes: Sequence[str], where: Sequence[str]) -> str:
-        if self.sqlite:
-            assignments = ", ".join(f'"{c}" = ?' for c in changes)
-            return f"UPDATE {table} SET {assignments} WHERE " + " AND ".join(f'"{c}" = ?' for c in where)
         assignments = ", ".join(f'"{c}" = v."{c}"' for c in changes)
         match = " AND ".join(f'{table}."{c}" = v."{c}"' for c in where)
+        if self.sqlite:
+            values = f"WITH v({_names((*changes, *where))}) AS (VALUES {ROWS})"
+            return f"{values} UPDATE {table} SET {assignments} FROM v WHERE {match}"
         return f"UPDATE {table} SET {assignments} FROM {self.unnest((*changes, *where))} WHERE {match}"
 
     def delete(self, table: str, where: Sequence[str]) -> str:
         if self.sqlite:
-            return f"DELETE FROM {table} WHERE " + " AND ".join(f'"{c}" = ?' for c in where)
+            return f"DELETE FROM {table} WHERE ({_names(where)}) IN (VALUES {ROWS})"
         match = " AND ".join(f'{table}."{c}" = v."{c}"' for c in where)
         return f"DELETE FROM {table} USING {self.unnest(where)} WHERE {match}"
 
@@ -120,7 +123,7 @@ def statements(dialect: Dialect) -> dict[str, str]:
     job = _names(JOB_COLUMNS)
     lock = w.pick("", "FOR UPDATE")
     skip = w.pick("", "FOR UPDATE SKIP LOCKED")
-    one, two, three, four = (w.arg(n) for n in (1, 2, 3, 4))
+    one, two, three = (w.arg(n) for n in (1, 2, 3))
     now = w.arg(1, "float8")
     return {
         # Reading jobs in order to change them, always in the order of their ids.

@@ -1,0 +1,230 @@
+"""The doctor's examinations. Each answers one `Check`; none changes anything."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sqlite3
+import sys
+import tempfile
+import time
+import zoneinfo
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from penstock.app import Penstock
+from penstock.cli import sessions
+from penstock.cli.command import Invocation
+from penstock.cli.schema_state import schema_state
+from penstock.config import Settings
+from penstock.engine.errors import PenstockError
+from penstock.store import migrations
+
+OLDEST_PYTHON = (3, 11)
+OLDEST_SQLITE = (3, 35, 0)
+PACKAGES = ("pydantic", "sqlalchemy", "alembic", "click", "rich")
+LITTLE_SPACE, TOO_LITTLE_SPACE = 1 << 30, 64 << 20
+LARGE_WAL = 256 << 20
+SHARED_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "glusterfs", "ceph"}
+
+
+@dataclass(slots=True, frozen=True)
+class Check:
+    """What was found; `mend` is what to do about it."""
+
+    name: str
+    status: Literal["ok", "warn", "fail"]
+    detail: str
+    mend: str | None = None
+
+
+async def examine(call: Invocation) -> list[Check]:
+    """All checks that can be made: without a sound configuration there is no store to look at."""
+    checks = [_python(), _packages(), _sqlite(), _time_zones()]
+    try:
+        settings = call.settings()
+    except PenstockError as error:
+        return [*checks, Check("configuration", "fail", str(error), "correct it there")]
+    checks += [_configuration(settings), _app(settings), _home(settings), _disk(settings)]
+    return checks + await _store(settings)
+
+
+def _python() -> Check:
+    found = platform.python_version()
+    if sys.version_info < OLDEST_PYTHON:
+        return Check("python", "fail", f"{found} is too old", "install Python 3.11 or newer")
+    return Check("python", "ok", f"{found} on {platform.system()} {platform.machine()}")
+
+
+def _packages() -> Check:
+    from penstock import __version__
+
+    versions = [f"penstock {__version__}"]
+    for name in (*PACKAGES, "asyncpg"):
+        try:
+            versions.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            if name != "asyncpg":
+                return Check("packages", "fail", f"{name} is not installed", f"pip install {name}")
+            versions.append("no asyncpg (PostgreSQL needs it)")
+    return Check("packages", "ok", ", ".join(versions))
+
+
+def _sqlite() -> Check:
+    found = sqlite3.sqlite_version
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        return Check("sqlite", "fail", f"{found} is too old", "use a Python with SQLite 3.35 or newer")
+    return Check("sqlite", "ok", found)
+
+
+def _time_zones() -> Check:
+    try:
+        zoneinfo.ZoneInfo("Europe/Berlin")
+    except zoneinfo.ZoneInfoNotFoundError:
+        return Check("time zones", "fail", "there is no time zone database", "pip install tzdata")
+    return Check("time zones", "ok", f"known; local time is {time.strftime('%Z (UTC%z)')}")
+
+
+def _configuration(settings: Settings) -> Check:
+    sources = sorted({source for key in type(settings).model_fields if (source := settings.source(key))})
+    return Check("configuration", "ok", f"from {', '.join(sources)}" if sources else "all defaults")
+
+
+def _app(settings: Settings) -> Check:
+    if settings.app is None:
+        return Check("app", "warn", "none is named, so nothing can be submitted or run here", sessions.HOW_TO_NAME_IT)
+    try:
+        app = sessions.load_app(settings)
+    except PenstockError as error:
+        return Check("app", "fail", str(error), "correct the name or the module")
+    return Check("app", "ok", f"{settings.app}, workflows: {', '.join(sorted(app.workflows)) or 'none'}")
+
+
+def _home(settings: Settings) -> Check:
+    home = settings.home.absolute()
+    folder = _nearest(home)
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        mend = f"make {folder} writable for this user, or set another home (--home, PENSTOCK_HOME)"
+        return Check("home", "fail", f"{folder} cannot be written: {reason}", mend)
+    return Check("home", "ok", str(home) if folder == home else f"{home} is made when it is needed")
+
+
+def _nearest(path: Path) -> Path:
+    """The folder itself, or the nearest one above it that is there."""
+    return next(folder for folder in (path, *path.parents) if folder.is_dir())
+
+
+def _disk(settings: Settings) -> Check:
+    usage = shutil.disk_usage(_nearest(settings.home.absolute()))
+    detail = f"{_size(usage.free)} free of {_size(usage.total)}"
+    if usage.free < TOO_LITTLE_SPACE:
+        return Check("disk", "fail", detail, "free some space: a full disk stops all work (and loses none)")
+    if usage.free < LITTLE_SPACE:
+        return Check("disk", "warn", detail, "free some space before it runs out")
+    return Check("disk", "ok", detail)
+
+
+async def _store(settings: Settings) -> list[Check]:
+    url, head = settings.store, migrations.HEAD
+    try:
+        state = await schema_state(url)
+        if not state.exists:
+            return [Check("store", "ok", f"{url} is made when the first job is submitted")]
+        if state.revision is not None and state.revision not in migrations.REVISIONS:
+            migrations.check(state.revision, url)
+        if not state.current:
+            told = "is empty" if state.revision is None else f"has schema {state.revision}, this Penstock needs {head}"
+            return [Check("store", "warn", f"{url} {told}", "run `penstock migrate`")]
+        plain = settings.model_copy(update={"limits": None})
+        app = await Penstock(store=url).open(settings=plain)
+    except PenstockError as error:
+        return [Check("store", "fail", str(error), "see what the message says; --store names another")]
+    try:
+        checks = [Check("store", "ok", f"{url}, schema {head}"), await _clock(app)]
+        checks += await _work(app, settings)
+    except PenstockError as error:
+        checks = [Check("store", "fail", str(error), "see what the message says")]
+    finally:
+        await app.close()
+    path = sessions.sqlite_path(url)
+    return checks if path is None else [*checks, _wal(path), _file_system(path)]
+
+
+async def _clock(app: Penstock) -> Check:
+    before = time.time()
+    ahead = await app.engine.store.now() - (before + time.time()) / 2
+    detail = f"the store's clock and this machine's differ by {abs(ahead):.2f} s"
+    if abs(ahead) > 5:
+        return Check("clock", "warn", detail, "set both machines' clocks by NTP; leases go by the store's")
+    return Check("clock", "ok", detail)
+
+
+async def _work(app: Penstock, settings: Settings) -> list[Check]:
+    counts: dict[str, int] = {}
+    for (_, status), count in (await app.counts()).items():
+        counts[status] = counts.get(status, 0) + count
+    workers = await sessions.alive(app)
+    dead = [worker for worker in await app.engine.store.workers() if worker not in workers and worker.holds]
+    at_hand = sum(counts.get(status, 0) for status in ("queued", "running", "waiting", "canceling"))
+    checks = []
+    if workers or not at_hand:
+        checks.append(Check("workers", "ok", f"{len(workers)} alive, {at_hand} unfinished jobs"))
+    else:
+        start = f"start one: `{sessions.how_to_start(settings)}`"
+        checks.append(Check("workers", "warn", f"none alive, {at_hand} unfinished jobs", start))
+    if dead:
+        held = sum(worker.holds for worker in dead)
+        mend = "the next worker takes them over by itself"
+        checks.append(Check("stuck jobs", "warn", f"{held} held by {len(dead)} dead workers", mend))
+    else:
+        checks.append(Check("stuck jobs", "ok", "none"))
+    for status, mend in (("paused", "resume"), ("failed", "retry")):
+        count = counts.get(status, 0)
+        how = f"see `penstock jobs list --status {status}`, then `penstock jobs {mend} ID`"
+        name = f"{status} jobs"
+        checks.append(Check(name, "warn", str(count), how) if count else Check(name, "ok", "none"))
+    return checks
+
+
+def _wal(path: Path) -> Check:
+    wal = path.with_name(f"{path.name}-wal")
+    size = wal.stat().st_size if wal.exists() else 0
+    if size > LARGE_WAL:
+        mend = "a reader that never ends keeps it from shrinking: end old processes, or restart the workers"
+        return Check("write-ahead log", "warn", _size(size), mend)
+    return Check("write-ahead log", "ok", _size(size))
+
+
+def _file_system(path: Path) -> Check:
+    """SQLite's write-ahead log needs memory that all processes share, which file systems over a network do not give."""
+    kind = _mounted(path.absolute())
+    if kind in SHARED_FILE_SYSTEMS:
+        mend = "keep the file on a local disk, or use PostgreSQL"
+        return Check("file system", "warn", f"{kind}: a SQLite file may break there with several machines", mend)
+    return Check("file system", "ok", kind or "unknown")
+
+
+def _mounted(path: Path) -> str | None:
+    mounts = Path("/proc/mounts")
+    if not mounts.exists():
+        return None
+    found, kind = "", None
+    for line in mounts.read_text(errors="replace").splitlines():
+        _, point, name, *_ = line.split(" ")
+        if path.is_relative_to(point) and len(point) >= len(found):
+            found, kind = point, name
+    return kind
+
+
+def _size(amount: float) -> str:
+    for unit in ("bytes", "KB", "MB", "GB", "TB"):
+        if amount < 1024 or unit == "TB":
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    raise AssertionError

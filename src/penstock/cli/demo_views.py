@@ -1,0 +1,199 @@
+"""The demo as people see it: one table of all examples' jobs with what happens below it, or plain lines in a log."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.demo_run import DemoView, Example, ExampleRun
+from penstock.cli.job_views import counters_text, elapsed, given_key
+from penstock.cli.output import SIGNS, STATUS_STYLES, Output
+from penstock.cli.times import length
+from penstock.cli.waiting_views import progress_bar
+from penstock.engine.model import FINAL, Event, Job
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.table import Table
+    from rich.text import Text
+
+MOST_ROWS_EACH = 3
+FEWEST_EVENTS = 4
+
+KINDS = {
+    "submit": "submitted",
+    "next": "step done",
+    "done": "completed",
+    "again": "looks again later",
+    "retry": "is tried again",
+    "fail": "failed",
+    "cleaned": "cleaned up",
+}
+
+
+def view_for(out: Output, programs: Sequence[Example]) -> DemoView:
+    return LiveDemo(out) if out.live else LineDemo(out)
+
+
+def sentence(job: Job, event: Event) -> str:
+    what = KINDS.get(event.kind, event.kind)
+    note = f": {event.note}" if event.note else ""
+    return f"{_name(job)} {event.step} {what}{note}" if event.kind != "submit" else f"{_name(job)} submitted"
+
+
+def _name(job: Job) -> str:
+    key = given_key(job)
+    return f"{job.workflow}/{key}" if key else job.workflow
+
+
+class LineDemo:
+    """For logs."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+
+    def start(self, runs: Sequence[ExampleRun]) -> None:
+        self._began = time.time()
+
+    def said(self, run: ExampleRun, line: str) -> None:
+        self._line(run, f"» {line}")
+
+    def happened(self, run: ExampleRun, job: Job, event: Event) -> None:
+        self._line(run, sentence(job, event))
+
+    def over(self, *, stays: bool) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def _line(self, run: ExampleRun, text: str) -> None:
+        if not self._out.quiet:
+            click.echo(f"{time.time() - self._began:5.1f} s  {run.example.title:<24} {text}", err=self._out.json)
+
+
+class LiveDemo:
+    """For terminals."""
+
+    def __init__(self, out: Output) -> None:
+        from rich.live import Live
+        from rich.spinner import Spinner
+
+        self._runs: Sequence[ExampleRun] = ()
+        self._events: deque[tuple[float, str, str, str]] = deque(maxlen=200)
+        self._spinner = Spinner("dots", style=STATUS_STYLES["running"])
+        self._foot = "Ctrl-C ends the demo."
+        self._began = time.time()
+        self._live = Live(self, console=out.console(stderr=True), refresh_per_second=10, transient=False)
+
+    def start(self, runs: Sequence[ExampleRun]) -> None:
+        self._runs = runs
+        self._live.start()
+
+    def said(self, run: ExampleRun, line: str) -> None:
+        self._events.append((time.time() - self._began, run.example.title, f"» {line}", "bold"))
+
+    def happened(self, run: ExampleRun, job: Job, event: Event) -> None:
+        style = STATUS_STYLES.get(event.status, "") if event.status in FINAL or event.kind == "retry" else ""
+        self._events.append((event.at - self._began, run.example.title, sentence(job, event), style))
+
+    def over(self, *, stays: bool) -> None:
+        wrong = sum(not run.fine for run in self._runs)
+        ended = "All examples ended as expected." if not wrong else f"{wrong} examples did not end as expected."
+        self._foot = f"{ended} Ctrl-C ends the demo." if stays else ended
+
+    def stop(self) -> None:
+        self._live.stop()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.panel import Panel
+        from rich.text import Text
+
+        table = self._table()
+        yield Text(" Penstock: six examples, each on a store of its own", style="bold")
+        yield table
+        used = table.row_count + 9
+        room = max(FEWEST_EVENTS, min(console.height - used, 14))
+        yield Panel(self._happenings(room), title="What happens", title_align="left", border_style="bright_black")
+        yield Text(f" {self._foot}", style="bright_black")
+
+    def _happenings(self, room: int) -> Text:
+        from rich.text import Text
+
+        text = Text(no_wrap=True, overflow="ellipsis")
+        shown = list(self._events)[-room:]
+        for at, title, what, style in shown:
+            text.append(f"{max(at, 0.0):5.1f} s  ", style="bright_black")
+            text.append(f"{title:<24}", style="cyan")
+            text.append(f"{what}\n", style=style)
+        text.append("\n" * (room - len(shown)))
+        text.right_crop(1)
+        return text
+
+    def _table(self) -> Table:
+        from rich import box
+        from rich.table import Table
+
+        table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, expand=True, padding=(0, 1, 0, 0))
+        widths = {"Example": 23, "": 1, "Job": 21, "Status": 9, "Step": 11, "Progress": 27, "Counters": 9, "Elapsed": 7}
+        for heading, width in widths.items():
+            fixed = heading in ("Example", "", "Status", "Elapsed")
+            table.add_column(
+                heading,
+                no_wrap=True,
+                overflow="ellipsis",
+                min_width=width if fixed else None,
+                ratio=None if fixed else width,
+                justify="right" if heading == "Elapsed" else "left",
+            )
+        for run in self._runs:
+            for place, row in enumerate(self._rows(run)):
+                table.add_row(run.example.title if place == 0 else "", *row)
+        return table
+
+    def _rows(self, run: ExampleRun) -> list[list[RenderableType]]:
+        from rich.text import Text
+
+        if not run.jobs:
+            return [["", Text("starting", style="bright_black"), "", "", "", "", length(run.seconds)]]
+        rows: list[list[RenderableType]] = []
+        for workflow in dict.fromkeys(job.workflow for job in reversed(run.jobs)):
+            jobs = [job for job in reversed(run.jobs) if job.workflow == workflow]
+            rows += [self._row(job) for job in jobs] if len(jobs) <= MOST_ROWS_EACH else [self._many(workflow, jobs)]
+        return rows
+
+    def _row(self, job: Job) -> list[RenderableType]:
+        from rich.text import Text
+
+        step = f"{job.step} (try {job.attempt})" if job.attempt > 1 else job.step
+        status = Text(job.status, style=STATUS_STYLES[job.status])
+        name = Text(_name(job) + (f" #{job.run}" if job.run > 1 else ""))
+        cells = (Text(step), progress_bar(job, 12), Text(counters_text(job)), elapsed(job, time.time()))
+        return [self._sign(job.status), name, status, *cells]
+
+    def _many(self, workflow: str, jobs: list[Job]) -> list[RenderableType]:
+        """A row for all jobs of a workflow, where there are too many for a row each."""
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        statuses = Counter(job.status for job in jobs)
+        ended = sum(job.final for job in jobs)
+        bar = Table.grid(padding=(0, 1))
+        bar.add_row(ProgressBar(total=len(jobs), completed=ended, width=12), f"{ended}/{len(jobs)}")
+        most = "running" if statuses["running"] else statuses.most_common(1)[0][0]
+        status = Text(most if ended < len(jobs) else "ended", style=STATUS_STYLES[most])
+        began = min((job.started for job in jobs if job.started), default=time.time())
+        last = max((job.finished or 0.0 for job in jobs), default=0.0) if ended == len(jobs) else time.time()
+        failed = Text(f"failed={statuses['failed']}" if statuses["failed"] else "")
+        steps = Counter(job.step for job in jobs).most_common(1)[0][0]
+        return [self._sign(most), Text(f"{workflow} × {len(jobs)}"), status, steps, bar, failed, length(last - began)]
+
+    def _sign(self, status: str) -> RenderableType:
+        from rich.text import Text
+
+        return self._spinner if status == "running" else Text(SIGNS[status], style=STATUS_STYLES[status])

@@ -1,0 +1,84 @@
+"""`penstock init`: a commented configuration and a first workflow to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from penstock.cli.command import Command, Invocation
+
+CONFIGURATION = """\
+# Penstock's configuration. Every line that is commented out shows the default.
+# The environment is stronger (PENSTOCK_STORE, PENSTOCK_RETENTION__FAILED_DAYS), flags are stronger still.
+
+app: flow:app                     # module:object, where the workflows are
+
+# home: .penstock                 # the folder for the store and outputs
+# store: sqlite:///.penstock/penstock.db
+#                                 # or postgresql://user:password@host/database
+# queues: [default]               # what a worker serves; unless told, the queues of its workflows
+# concurrency: 100                # jobs that each worker process runs at once
+# lease: 30s                      # how soon a worker that fell silent is taken for dead
+# grace: 30s                      # how long running steps may take to finish when a worker stops
+# fair_share: 0                   # the part of claims that goes to the oldest job, whatever its priority
+
+# retention:                      # how long jobs that have ended are kept; never: for ever
+#   completed_days: 30
+#   failed_days: 90
+
+# limits:                         # the most at once
+#   workflow:hello: 10
+#   tenant:*: 50
+
+# log:
+#   level: info                   # debug, info, warning, error
+#   format: plain                 # plain, json
+"""
+
+FLOW = '''\
+"""A first workflow. Try it:
+
+    penstock jobs submit hello --payload '"world"' --wait
+"""
+
+from penstock import Context, Penstock, Workflow
+
+hello = Workflow("hello")
+
+
+@hello.step
+async def greet(name: str, ctx: Context) -> str:
+    return f"Hello, {name}!"
+
+
+app = Penstock(workflows=[hello])
+'''
+
+FILES = {"penstock.yaml": CONFIGURATION, "flow.py": FLOW}
+
+
+@click.command(cls=Command)
+@click.pass_obj
+def init(call: Invocation) -> None:
+    """Write a commented penstock.yaml and a first workflow, unless they exist."""
+    from penstock.engine.errors import StoreReadOnly
+
+    written, kept = [], []
+    for name, text in FILES.items():
+        try:
+            with Path(name).open("x", encoding="utf-8") as file:
+                file.write(text)
+            written.append(name)
+        except FileExistsError:
+            kept.append(name)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise StoreReadOnly(f"{Path.cwd() / name} cannot be written: {reason}") from error
+    call.out.data({"written": written, "kept": kept})
+    for name in kept:
+        call.out.tell(f"{name} exists and was left alone.")
+    for name in written:
+        call.out.tell(f"Wrote {name}.")
+    if "flow.py" in written:
+        call.out.tell("""Now try: penstock jobs submit hello --payload '"world"' --wait""")

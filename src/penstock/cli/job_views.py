@@ -1,0 +1,161 @@
+"""Jobs as people see them: a table, a sheet with a timeline, and one line for each change while they wait."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.cli.output import STATUS_STYLES, Output, plain_table
+from penstock.cli.times import ago, length, local, local_and_ago
+from penstock.engine.model import DEFAULT_QUEUE, DEFAULT_TENANT, Event, Job
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_ID = re.compile(r"[0-9a-hjkmnp-tv-z]{20}")
+
+
+def given_key(job: Job) -> str:
+    """The key somebody gave the job; without one the key is the id of its first run."""
+    return "" if _ID.fullmatch(job.key) else job.key
+
+
+def progress_text(job: Job) -> str:
+    """`12/40 pages`, `12`, or nothing."""
+    if job.progress is None:
+        return ""
+    done, total = _figure(job.progress.done), job.progress.total
+    return " ".join(filter(None, (done if total is None else f"{done}/{_figure(total)}", job.progress.note)))
+
+
+def _figure(amount: float) -> str:
+    return str(int(amount)) if amount == int(amount) else f"{amount:.1f}"
+
+
+def counters_text(job: Job) -> str:
+    return " ".join(f"{name}={amount}" for name, amount in job.counters.items())
+
+
+def elapsed(job: Job, now: float) -> str:
+    """From its start to its end, or until now."""
+    return "" if job.started is None else length((job.finished or now) - job.started)
+
+
+def status_text(job: Job) -> str:
+    return f"{job.status} ({job.halting} asked)" if job.halting else job.status
+
+
+def show_list(out: Output, jobs: Sequence[Job], now: float) -> None:
+    headings = ["ID", "WORKFLOW", "KEY", "STATUS", "STEP", "TRY", "PROGRESS", "AGE"]
+    tenants = any(job.tenant != DEFAULT_TENANT for job in jobs)
+    if tenants:
+        headings.insert(1, "TENANT")
+    rows = []
+    for job in jobs:
+        key = given_key(job)
+        run = f" #{job.run}" if job.run > 1 else ""
+        row = [job.id, job.workflow, f"{key}{run}".strip(), status_text(job), job.step, str(job.attempt or "")]
+        row += [progress_text(job), ago(job.created, now)]
+        rows.append([*row[:1], job.tenant, *row[1:]] if tenants else row)
+    if out.fancy:
+        out.console().print(_table(headings, rows, [job.status for job in jobs]))
+    else:
+        out.result(plain_table(headings, rows))
+
+
+def _table(headings: list[str], rows: list[list[str]], statuses: list[str]) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for heading in headings:
+        table.add_column(
+            heading.capitalize() if heading != "ID" else heading,
+            no_wrap=heading in ("ID", "STATUS", "AGE"),
+            overflow="ellipsis",
+            justify="right" if heading in ("TRY", "AGE") else "left",
+        )
+    for row, status in zip(rows, statuses, strict=True):
+        cells: list[Any] = [Text(cell) for cell in row]
+        place = headings.index("STATUS")
+        cells[place] = Text(row[place], style=STATUS_STYLES[status])
+        table.add_row(*cells)
+    return table
+
+
+def show_job(out: Output, job: Job, history: Sequence[Event], now: float) -> None:
+    """Everything about one job, and what happened to it."""
+    facts = _facts(job, now)
+    if not out.fancy:
+        width = max(len(name) for name, _ in facts)
+        out.result("\n".join(f"{name.ljust(width)}  {value}" for name, value in facts))
+        out.result("")
+        rows = [_event_row(event, local(event.at)) for event in history]
+        out.result(plain_table(["AT", "WHAT", "STEP", "TRY", "TOOK", "STATUS", "NOTE"], rows))
+        return
+    from rich import box
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    sheet = Table.grid(padding=(0, 2))
+    sheet.add_column(style="bright_black")
+    sheet.add_column(overflow="fold")
+    for name, value in facts:
+        style = STATUS_STYLES[job.status] if name == "status" else "red" if name == "error" else ""
+        sheet.add_row(name, Text(value, style=style))
+    title = f"{job.workflow} · {job.id}"
+    console = out.console()
+    console.print(Panel(sheet, title=title, title_align="left", border_style=STATUS_STYLES[job.status], expand=False))
+    timeline = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for heading in ("At", "What", "Step", "Try", "Took", "Status", "Note"):
+        timeline.add_column(heading, justify="right" if heading in ("Try", "Took") else "left", overflow="fold")
+    began = history[0].at if history else now
+    for event in history:
+        at = f"{local(event.at)[11:19]} +{length(event.at - began)}"
+        cells = [Text(cell) for cell in _event_row(event, at)]
+        cells[5].stylize(STATUS_STYLES.get(event.status, ""))
+        timeline.add_row(*cells)
+    console.print(timeline)
+
+
+def _facts(job: Job, now: float) -> list[tuple[str, str]]:
+    facts: list[tuple[str, str | None]] = [
+        ("job", job.id),
+        ("workflow", job.workflow),
+        ("key", given_key(job)),
+        ("run", str(job.run) if job.run > 1 else None),
+        ("tenant", None if job.tenant == DEFAULT_TENANT else job.tenant),
+        ("queue", None if job.queue == DEFAULT_QUEUE else job.queue),
+        ("status", status_text(job)),
+        ("step", f"{job.step} (try {job.attempt})" if job.attempt > 1 else job.step),
+        ("progress", progress_text(job)),
+        ("counters", counters_text(job)),
+        ("priority", str(job.priority)),
+        ("created", local_and_ago(job.created, now)),
+        ("started", _when(job.started, now)),
+        ("due", _when(job.due, now)),
+        ("finished", _when(job.finished, now)),
+        ("took", elapsed(job, now) if job.finished else None),
+        ("worker", job.worker),
+        ("parent", job.parent),
+        ("batch", job.batch),
+        ("follows batch", job.fan_in),
+        ("reason", job.reason),
+        ("error", job.error),
+        ("payload", json.dumps(job.payload, ensure_ascii=False)),
+        ("result", None if job.status != "completed" else json.dumps(job.result, ensure_ascii=False)),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _when(moment: float | None, now: float) -> str | None:
+    return None if moment is None else local_and_ago(moment, now)
+
+
+def _event_row(event: Event, at: str) -> list[str]:
+    took = "" if event.took is None else length(event.took)
+    return [at, event.kind, event.step, str(event.attempt or ""), took, event.status, event.note or ""]

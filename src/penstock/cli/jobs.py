@@ -1,0 +1,272 @@
+"""`penstock jobs`: submit work, look at it, steer it, wait for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.command import Group, Invocation
+from penstock.cli.parameters import DURATION
+
+if TYPE_CHECKING:
+    from penstock.app import Penstock
+    from penstock.cli.output import Output
+    from penstock.config import Settings
+    from penstock.engine.model import Job
+
+STATUSES = ("queued", "running", "waiting", "paused", "canceling", "completed", "failed", "canceled")
+
+
+@click.group(cls=Group)
+def jobs() -> None:
+    """Submit jobs, look at them, steer them, wait for them."""
+
+
+@jobs.command()
+@click.argument("workflow")
+@click.option("--payload", metavar="JSON|@FILE|-", help="The payload: JSON, @ and a file with JSON, or - for stdin.")
+@click.option("--key", help="The job's key: the same key is the same job.")
+@click.option("--tenant", default="default", show_default=True, help="Whose job it is.")
+@click.option("--priority", type=click.IntRange(0, 100), metavar="0..100", help="Higher goes first.")
+@click.option("--again", is_flag=True, help="Start the key's next run when its last one has ended.")
+@click.option("--after", type=DURATION, default=0.0, metavar="DURATION", help="Start after 30s, 5m, 2h, …")
+@click.option("--queue", metavar="QUEUE", help="The queue it waits in; the workflow's own unless told.")
+@click.option("--wait", is_flag=True, help="Wait until it has ended, and run it here if no worker is alive.")
+@click.pass_obj
+def submit(
+    call: Invocation,
+    workflow: str,
+    payload: str | None,
+    key: str | None,
+    tenant: str,
+    priority: int | None,
+    again: bool,
+    after: float,
+    queue: str | None,
+    wait: bool,
+) -> int:
+    """Store a job for WORKFLOW; it is durable when this returns."""
+    from penstock.cli import sessions
+    from penstock.cli.payloads import read_payload
+
+    settings = call.settings()
+    value = read_payload(payload)
+
+    async def main() -> int:
+        async with sessions.opened(settings, with_app=True) as app:
+            urgency = None
+            if priority is not None:
+                from dataclasses import replace
+
+                urgency = replace(app.engine.workflow(workflow).priority, base=priority)
+            told = await app.submit(
+                workflow, value, key=key, tenant=tenant, again=again, after=after, priority=urgency, queue=queue
+            )
+            if wait:
+                return await _waited(call, settings, app, [told.job_id], None, created=told.created)
+            job = await app.job(told.job_id)
+            _show_submitted(call.out, job, created=told.created)
+            if not job.final and not await sessions.alive(app, workflow):
+                start = sessions.how_to_start(settings)
+                call.out.note(f"No worker is alive: start one with `{start}`, or add --wait to run it here.")
+            return 0
+
+    return sessions.run(main())
+
+
+def _show_submitted(out: Output, job: Job, *, created: bool) -> None:
+    from penstock.cli.shapes import detail
+
+    out.data({"job": detail(job), "created": created})
+    if out.quiet:
+        out.result(job.id)
+    elif created:
+        out.result(f"Submitted {job.id} ({job.workflow})")
+    else:
+        out.result(f"{job.id} exists already ({job.workflow}, key {job.key!r}, run {job.run}, {job.status})")
+
+
+@jobs.command("list")
+@click.option("--status", "-s", multiple=True, type=click.Choice(STATUSES), help="Only these; may be repeated.")
+@click.option("--workflow", "-w", help="Only jobs of this workflow.")
+@click.option("--tenant", "-t", help="Only jobs of this tenant.")
+@click.option("--key", "-k", help="Only jobs with this key.")
+@click.option("--batch", help="Only members of this batch.")
+@click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@click.option("--before", metavar="ID", help="Go on from the last id of the page before.")
+@click.pass_obj
+def list_(
+    call: Invocation,
+    status: tuple[str, ...],
+    workflow: str | None,
+    tenant: str | None,
+    key: str | None,
+    batch: str | None,
+    limit: int,
+    before: str | None,
+) -> None:
+    """Jobs, newest first."""
+    from penstock.cli import sessions
+    from penstock.cli.job_views import show_list
+    from penstock.cli.shapes import summary
+
+    async def main() -> None:
+        async with sessions.opened(call.settings(), must_exist=True) as app:
+            found = await app.jobs(
+                status=status, workflow=workflow, tenant=tenant, key=key, batch=batch, limit=limit, before=before
+            )
+            following = found[-1].id if len(found) == limit else None
+            call.out.data({"jobs": [summary(job) for job in found], "next": following})
+            if found:
+                show_list(call.out, found, await app.engine.store.now())
+            else:
+                call.out.tell("There are no such jobs.")
+            if following:
+                call.out.note(f"There may be more: --before {following}")
+
+    sessions.run(main())
+
+
+@jobs.command()
+@click.argument("job_id", metavar="ID")
+@click.pass_obj
+def show(call: Invocation, job_id: str) -> None:
+    """Everything about one job, and its history."""
+    from penstock.cli import sessions
+    from penstock.cli.job_views import show_job
+    from penstock.cli.shapes import detail, happening
+
+    async def main() -> None:
+        async with sessions.opened(call.settings(), must_exist=True) as app:
+            job = await app.job(job_id)
+            history = await app.history(job_id)
+            call.out.data({"job": detail(job), "history": [happening(event) for event in history]})
+            if not call.json:
+                show_job(call.out, job, history, await app.engine.store.now())
+
+    sessions.run(main())
+
+
+@jobs.command()
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.option("--reason", help="Why; shown with the job.")
+@click.pass_obj
+def pause(call: Invocation, ids: tuple[str, ...], reason: str | None) -> int:
+    """Stop jobs at their next gate; a step that is running commits first."""
+    return _steer(call, "pause", ids, reason=reason)
+
+
+@jobs.command()
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.pass_obj
+def resume(call: Invocation, ids: tuple[str, ...]) -> int:
+    """Let paused jobs go on where they stopped."""
+    return _steer(call, "resume", ids)
+
+
+@jobs.command()
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.option("--reason", help="Why; kept in the history.")
+@click.pass_obj
+def cancel(call: Invocation, ids: tuple[str, ...], reason: str | None) -> int:
+    """Stop jobs for good; their clean-up step runs."""
+    return _steer(call, "cancel", ids, reason=reason)
+
+
+@jobs.command()
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.pass_obj
+def retry(call: Invocation, ids: tuple[str, ...]) -> int:
+    """Run failed jobs again from the step that failed, each as its next run; let parked ones go on."""
+    return _steer(call, "retry", ids)
+
+
+def _steer(call: Invocation, action: str, ids: tuple[str, ...], *, reason: str | None = None) -> int:
+    """What is refused for one job does not keep the others from it."""
+    from penstock.cli import sessions
+    from penstock.cli.job_views import status_text
+    from penstock.cli.shapes import summary
+    from penstock.engine.errors import InvalidRequest
+
+    settings = call.settings()
+
+    async def main() -> int:
+        changed: list[Job] = []
+        refused: list[dict[str, str]] = []
+        async with sessions.opened(settings, must_exist=True) as app:
+            for job_id in ids:
+                try:
+                    job = await app.engine.control(job_id, action, reason=reason, actor=call.who)
+                except InvalidRequest as error:
+                    refused.append({"id": job_id, "error": str(error)})
+                    call.out.wrong(str(error))
+                    continue
+                changed.append(job)
+                as_run = f" as {job.id}, run {job.run}" if job.id != job_id else ""
+                call.out.tell(f"{job_id}: {action} → {status_text(job)}{as_run}")
+            moving = [job for job in changed if job.status in ("queued", "canceling")]
+            if moving and not await sessions.alive(app):
+                call.out.note(f"No worker is alive: start one with `{sessions.how_to_start(settings)}`.")
+        call.out.data({"jobs": [summary(job) for job in changed], "refused": refused})
+        return 2 if refused else 0
+
+    return sessions.run(main())
+
+
+@jobs.command()
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.option("--timeout", type=DURATION, metavar="DURATION", help="Give up waiting after 30s, 5m, …; the jobs go on.")
+@click.pass_obj
+def wait(call: Invocation, ids: tuple[str, ...], timeout: float | None) -> int:
+    """Wait until jobs have ended, and run them here if no worker is alive."""
+    from penstock.cli import sessions
+
+    settings = call.settings()
+
+    async def main() -> int:
+        async with sessions.opened(settings, must_exist=True) as app:
+            found = [await app.job(job_id) for job_id in dict.fromkeys(ids)]
+            if all([job.final or await sessions.alive(app, job.workflow) for job in found]):
+                return await _waited(call, settings, app, ids, timeout)
+        async with sessions.opened(settings, with_app=True) as app:
+            return await _waited(call, settings, app, ids, timeout)
+
+    return sessions.run(main())
+
+
+async def _waited(
+    call: Invocation,
+    settings: Settings,
+    app: Penstock,
+    ids: list[str] | tuple[str, ...],
+    timeout: float | None,
+    *,
+    created: bool | None = None,
+) -> int:
+    from penstock.cli import sessions
+    from penstock.cli.shapes import detail
+    from penstock.cli.waiting import Waiting
+    from penstock.cli.waiting_views import show_ended
+
+    unique = list(dict.fromkeys(ids))
+    open_ones = [job for job in [await app.job(job_id) for job_id in unique] if not job.final]
+    here = not all([await sessions.alive(app, job.workflow) for job in open_ones])
+    names = unique[0] if len(unique) == 1 else f"{len(unique)} jobs"
+
+    def interrupted() -> None:
+        how = f"goes on when a worker runs, `{sessions.how_to_start(settings)}`" if here else "goes on without us"
+        click.echo(f"Interrupted: {names} {how}; `penstock jobs show {unique[0]}` tells how far it is.", err=True)
+
+    if here:
+        call.out.note("No worker is alive: running the work in this process.")
+    try:
+        ended = await Waiting(app, call.out, settings, here, interrupted).until_final(unique, timeout=timeout)
+    except TimeoutError:
+        call.out.wrong(f"{names}: not ended after {timeout:g} s; the work goes on")
+        return 1
+    found = [detail(job) for job in ended]
+    call.out.data({"jobs": found} if created is None else {"job": found[0], "created": created})
+    for job in ended:
+        show_ended(call.out, job)
+    return 0 if all(job.status == "completed" for job in ended) else 1

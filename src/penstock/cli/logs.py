@@ -1,0 +1,49 @@
+"""Log lines: plain for people, one JSON object a line for programs. A step's lines name its job, step and tenant."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+from penstock.cli.output import without_password
+from penstock.cli.times import local, utc
+from penstock.config.settings import LogSettings
+
+FACTS = ("job", "workflow", "step", "attempt", "tenant")
+
+
+class PlainLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        facts = " ".join(f"{name}={getattr(record, name)}" for name in FACTS if hasattr(record, name))
+        text = f"{local(record.created)} {record.levelname.lower():<7} {record.getMessage()}"
+        if facts:
+            text += f" [{facts}]"
+        if record.exc_info:
+            text += f"\n{self.formatException(record.exc_info)}"
+        return without_password(text)
+
+
+class JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        told = {
+            "time": utc(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": without_password(record.getMessage()),
+            "process": record.process,
+        }
+        told.update({name: getattr(record, name) for name in FACTS if hasattr(record, name)})
+        if record.exc_info:
+            told["error"] = without_password(self.formatException(record.exc_info))
+        return json.dumps(told, ensure_ascii=False, default=str)
+
+
+def start_logging(settings: LogSettings) -> None:
+    """To stderr, for this process and everything in it that logs."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if settings.format == "json" else PlainLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(settings.level.upper())
+    logging.captureWarnings(True)

@@ -1,0 +1,53 @@
+"""`penstock worker`: run jobs until told to stop."""
+
+from __future__ import annotations
+
+import click
+
+from penstock.cli.command import Command, Invocation
+from penstock.cli.parameters import DURATION
+
+
+@click.command(cls=Command)
+@click.option("--queue", "queues", multiple=True, metavar="QUEUE", help="Serve this queue; may be repeated.")
+@click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="Jobs that each process runs at once.")
+@click.option("--processes", type=click.IntRange(1, 1000), default=1, show_default=True, metavar="N", help="How many.")
+@click.option("--grace", metavar="DURATION", help="How long running steps may take to finish when the worker stops.")
+@click.option("--stop-when-idle", type=DURATION, metavar="DURATION", help="End after so long without work.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What is worth a line.")
+@click.option("--log-format", type=click.Choice(["plain", "json"]), help="Lines for people, or for programs.")
+@click.pass_obj
+def worker(
+    call: Invocation,
+    queues: tuple[str, ...],
+    concurrency: int | None,
+    processes: int,
+    grace: str | None,
+    stop_when_idle: float | None,
+    log_level: str | None,
+    log_format: str | None,
+) -> int:
+    """Run jobs until told to stop.
+
+    SIGTERM or Ctrl-C lets running steps finish within the grace and hands back the rest; a second one ends at once.
+    Processes that die are replaced.
+    """
+    from penstock.cli.logs import start_logging
+    from penstock.cli.sessions import HOW_TO_NAME_IT
+    from penstock.cli.supervisor import Supervisor
+    from penstock.cli.worker_process import orders
+    from penstock.engine.errors import InvalidConfiguration
+
+    flags = {
+        "queues": list(queues) or None,
+        "concurrency": concurrency,
+        "grace": grace,
+        "log__level": log_level or ("warning" if call.quiet else None),
+        "log__format": log_format or ("json" if call.json else None),
+    }
+    settings = call.settings(**flags)
+    if settings.app is None:
+        raise InvalidConfiguration(f"a worker needs an app, which knows the workflows: {HOW_TO_NAME_IT}")
+    start_logging(settings.log)
+    told = orders(call.config, call.overrides(flags), stop_when_idle=stop_when_idle)
+    return Supervisor(told, processes=processes, grace=settings.grace).run()

@@ -1,0 +1,148 @@
+"""One worker process, as the supervisor starts it: reads its orders from stdin, runs jobs, ends when asked or idle.
+
+The first SIGTERM (or SIGINT) lets running steps finish within the grace; the second stops them and hands their jobs
+back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from penstock.app import Penstock
+from penstock.cli.logs import start_logging
+from penstock.cli.main import exit_code
+from penstock.cli.sessions import load_app
+from penstock.config import Settings, load
+from penstock.delivery.embedded import Embedded
+from penstock.engine.errors import PenstockError, StoreError
+
+log = logging.getLogger("penstock.worker")
+
+PR_SET_PDEATHSIG = 1
+LOOK_EVERY = 0.1
+
+
+def main() -> None:
+    orders = json.loads(sys.stdin.buffer.read())
+    try:
+        settings = load(orders["config"], orders["overrides"])
+        start_logging(settings.log)
+        end_with_parent(orders["parent"], settings.grace)
+        code = asyncio.run(work(settings, stop_when_idle=orders["stop_when_idle"]))
+    except PenstockError as error:
+        log.error("%s", error, exc_info=error if os.environ.get("PENSTOCK_DEBUG", "0") not in ("", "0") else None)
+        code = exit_code(error)
+    except KeyboardInterrupt:
+        code = 130
+    except Exception:
+        log.exception("the worker process failed")
+        code = 1
+    logging.shutdown()
+    # A blocking step that was given up may still sit in its thread: the interpreter's own end would wait for it.
+    os._exit(code)
+
+
+async def work(settings: Settings, *, stop_when_idle: float | None) -> int:
+    """Be a worker until a signal comes or there was nothing to do for `stop_when_idle` seconds."""
+    app = load_app(settings)
+    stopping = asyncio.Event()
+    asked = 0
+
+    def stop() -> None:
+        nonlocal asked
+        asked += 1
+        stopping.set()
+        if asked > 1:
+            stop_ticks(app)
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    await app.open(store=settings.store if settings.source("store") else None, settings=settings, exit_when_stuck=True)
+    try:
+        queues = settings.queues or tuple(sorted({workflow.queue for workflow in app.workflows.values()}))
+        async with app.worker(queues=queues, concurrency=settings.concurrency, grace=settings.grace) as delivery:
+            log.info(
+                "worker %s is ready: workflows %s; queues %s; %d at once",
+                app.engine.worker,
+                ", ".join(sorted(app.workflows)),
+                ", ".join(queues),
+                settings.concurrency,
+            )
+            await until_over(app, delivery, queues, stopping, stop_when_idle)
+            log.info("worker %s stops: %d steps are running", app.engine.worker, delivery.running)
+    finally:
+        await app.close()
+    return 0
+
+
+def stop_ticks(app: Penstock) -> None:
+    """What is running is stopped where it stands; its jobs are handed back, not blamed."""
+    for tick in list(app.engine.ticks.values()):
+        if tick.task is not None:
+            tick.task.cancel("the worker stops at once")
+
+
+async def until_over(
+    app: Penstock, delivery: Embedded, queues: tuple[str, ...], stopping: asyncio.Event, idle: float | None
+) -> None:
+    """Idle means: nothing ran here and nothing was ready to be taken."""
+    busy_until = time.monotonic()
+    while not stopping.is_set():
+        if idle is None:
+            await stopping.wait()
+            return
+        if delivery.running or await _ready(app, queues):
+            busy_until = time.monotonic()
+        elif time.monotonic() - busy_until >= idle:
+            log.info("nothing to do for %g s", idle)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(LOOK_EVERY, max(idle, 0.01))):
+                await stopping.wait()
+
+
+async def _ready(app: Penstock, queues: tuple[str, ...]) -> bool:
+    try:
+        return any(queue in queues for queue in await app.engine.store.ready_queues())
+    except StoreError as error:
+        log.warning("could not look for work: %s", error)
+        return True
+
+
+def end_with_parent(parent: int, grace: float) -> None:
+    """A supervisor that was killed cannot end its workers: the kernel tells us (on Linux), and a thread looks."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        log.warning("the supervisor is gone: stopping")
+        if sys.platform != "linux":
+            os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(grace + 10.0)
+        os._exit(1)
+
+    if os.getppid() != parent:
+        os._exit(1)
+    threading.Thread(target=look, name="penstock-parent", daemon=True).start()
+
+
+def orders(config: str | None, overrides: dict[str, Any], *, stop_when_idle: float | None) -> dict[str, Any]:
+    """What a supervisor tells its processes; through a pipe, so that no list of processes shows a password."""
+    return {"config": config, "overrides": overrides, "stop_when_idle": stop_when_idle}
+
+
+if __name__ == "__main__":
+    main()
