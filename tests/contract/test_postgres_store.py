@@ -24,6 +24,7 @@ from penstock.engine.errors import (
     CommitUnknown,
     InvalidConfiguration,
     LostClaim,
+    PenstockError,
     SchemaMismatch,
     StoreReadOnly,
     StoreUnavailable,
@@ -31,6 +32,7 @@ from penstock.engine.errors import (
 from penstock.engine.model import NewJob
 from penstock.engine.outcome import Move
 from penstock.store import migrations
+from penstock.store.conformance import ManualClock, apply_group, random_operations
 from penstock.store.connect import store_from_url
 from penstock.store.protocol import (
     ANY_QUEUE,
@@ -38,6 +40,7 @@ from penstock.store.protocol import (
     Claim,
     Commit,
     JobFilter,
+    Op,
     OpenBatch,
     Seal,
     SetLimits,
@@ -79,8 +82,8 @@ async def do(store: PostgresStore, *ops: Any) -> list[Any]:
 
 
 class Proxy:
-    """A TCP proxy before the server. A message with `cut_at` in it ends the connection: instead of being passed on, or, with
-    `after`, once the server has answered it."""
+    """A TCP proxy before the server. A message with `cut_at` in it ends the connection: instead of being passed on, or,
+    with `after`, once the server has answered it."""
 
     def __init__(self, port: int) -> None:
         self._server_port = port
@@ -217,18 +220,20 @@ def test_a_connection_that_breaks_in_commit_leaves_it_unknown(
 ) -> None:
     async def go() -> None:
         name = postgres_url.split("/")[3].split("?")[0]
-        async with Proxy(postgres_server.port) as proxy:
-            async with opened(postgres_server.tcp_url(name, port=proxy.port)) as [store]:
-                await do(store, Beat("w", 600, first=True), Submit((job("a"),)))
-                [claimed] = await do(store, Claim("w", "default", ("draw",)))
-                ops = [done(claimed.rows[0]), Submit((job("b"),))]
-                proxy.cut_at, proxy.after = b"COMMIT\x00", stored
-                with pytest.raises(CommitUnknown):
-                    await store.apply(ops)
-                again = await store.apply(ops, replay=True)
-                assert again.answers[0].status == "completed"
-                assert again.answers[1] == [Submitted("b", True, 1, "queued")]
-                assert [event.kind for event in await store.history("a")] == ["done"]
+        async with (
+            Proxy(postgres_server.port) as proxy,
+            opened(postgres_server.tcp_url(name, port=proxy.port)) as [store],
+        ):
+            await do(store, Beat("w", 600, first=True), Submit((job("a"),)))
+            [claimed] = await do(store, Claim("w", "default", ("draw",)))
+            ops: list[Op] = [done(claimed.rows[0]), Submit((job("b"),))]
+            proxy.cut_at, proxy.after = b"COMMIT\x00", stored
+            with pytest.raises(CommitUnknown):
+                await store.apply(ops)
+            again = await store.apply(ops, replay=True)
+            assert again.answers[0].status == "completed"
+            assert again.answers[1] == [Submitted("b", True, 1, "queued")]
+            assert [event.kind for event in await store.history("a")] == ["done"]
 
     asyncio.run(go())
 
@@ -238,15 +243,17 @@ def test_a_connection_that_breaks_before_commit_has_stored_nothing(
 ) -> None:
     async def go() -> None:
         name = postgres_url.split("/")[3].split("?")[0]
-        async with Proxy(postgres_server.port) as proxy:
-            async with opened(postgres_server.tcp_url(name, port=proxy.port)) as [store]:
-                proxy.cut_at = b"INSERT INTO jobs"
-                with pytest.raises(StoreUnavailable):
-                    await store.apply([Submit((job("a"),))])
-                assert await store.job("a") is None
-                await do(store, Submit((job("a"),)))
-                proxy.cut_at = b"BEGIN"
-                await do(store, Submit((job("b"),)))
+        async with (
+            Proxy(postgres_server.port) as proxy,
+            opened(postgres_server.tcp_url(name, port=proxy.port)) as [store],
+        ):
+            proxy.cut_at = b"INSERT INTO jobs"
+            with pytest.raises(StoreUnavailable):
+                await store.apply([Submit((job("a"),))])
+            assert await store.job("a") is None
+            await do(store, Submit((job("a"),)))
+            proxy.cut_at = b"BEGIN"
+            await do(store, Submit((job("b"),)))
 
     asyncio.run(go())
 
@@ -368,6 +375,61 @@ def test_a_limit_holds_whoever_claims_at_once(postgres_url: str) -> None:
             await asyncio.gather(*map(work, range(6)))
             ended = await stores[0].batch("b")
             assert ended is not None and ended.finished is not None
+
+    asyncio.run(go())
+
+
+BROKEN_RULES = {
+    "a worker that is gone holds a job": (
+        "SELECT id FROM jobs WHERE phase = 'held' AND due IS NULL AND worker NOT IN (SELECT id FROM workers)"
+    ),
+    "a final job holds something": (
+        "SELECT id FROM jobs WHERE finished IS NOT NULL AND (phase <> 'idle' OR worker IS NOT NULL OR gate <> ''"
+        " OR batch_slot IS NOT NULL OR due IS NOT NULL OR id IN (SELECT job FROM locks))"
+    ),
+    "a key has two runs that are not final": (
+        "SELECT key FROM jobs WHERE finished IS NULL GROUP BY tenant, workflow, key HAVING count(*) > 1"
+    ),
+    "a member's end was not counted": (
+        "SELECT m.job FROM members m JOIN jobs j ON j.id = m.job WHERE j.finished IS NOT NULL AND m.ended IS NULL"
+    ),
+    "a batch counts wrongly": (
+        "SELECT id FROM batches b WHERE (members, completed, failed, canceled) <> (SELECT count(*),"
+        " count(*) FILTER (WHERE ended = 'completed'), count(*) FILTER (WHERE ended = 'failed'),"
+        " count(*) FILTER (WHERE ended = 'canceled') FROM members WHERE batch = b.id)"
+    ),
+    "a batch should have ended": (
+        "SELECT id FROM batches WHERE sealed IS NOT NULL"
+        " AND (finished IS NULL) <> (completed + failed + canceled < members)"
+    ),
+    "a batch that ended has no follow-up": (
+        'SELECT id FROM batches WHERE (finished IS NOT NULL AND "then" IS NOT NULL) <> (follow_up IS NOT NULL)'
+    ),
+    "a tick was counted twice": "SELECT job FROM history WHERE move > 0 GROUP BY job, move HAVING count(*) > 1",
+}
+
+
+def test_the_rules_hold_when_many_do_anything_at_once(postgres_url: str) -> None:
+    async def go() -> None:
+        clock = ManualClock()
+        stores = [PostgresStore(postgres_url, clock=clock) for _ in range(4)]
+        look = await asyncpg.connect(postgres_url)
+
+        async def do_anything(store: PostgresStore, seed: int) -> None:
+            async for group in random_operations(store, clock, seed=seed, length=60):
+                for answer in (await apply_group(store, group)).answers:
+                    assert not isinstance(answer, BaseException) or isinstance(answer, PenstockError), repr(answer)
+
+        try:
+            for store in stores:
+                await store.open()
+            await asyncio.gather(*(do_anything(store, seed) for seed, store in enumerate(stores)))
+            broken = {rule: found for rule, sql in BROKEN_RULES.items() if (found := await look.fetch(sql))}
+            assert broken == {}
+        finally:
+            await look.close()
+            for store in stores:
+                await store.close()
 
     asyncio.run(go())
 

@@ -11,6 +11,7 @@ import pytest
 
 from penstock.store.conformance import Coverage, ManualClock, compare
 from penstock.store.memory import MemoryStore
+from penstock.store.protocol import LockRow
 from penstock.store.schema import metadata
 from penstock.store.sql.postgres import PostgresStore
 from penstock.store.sql.sqlite import SqliteStore
@@ -88,7 +89,7 @@ def test_sequences_reach_every_operation_done_and_refused() -> None:
 
 def test_a_difference_names_the_seed_and_the_shortest_sequence() -> None:
     class Forgetful(MemoryStore):
-        async def locks(self, *, tenant: str | None = None) -> list[object]:  # type: ignore[override]
+        async def locks(self, *, tenant: str | None = None) -> list[LockRow]:
             return []
 
     async def differ() -> None:

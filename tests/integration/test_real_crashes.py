@@ -13,6 +13,7 @@ from penstock import FollowUp, Penstock
 from penstock.engine.errors import StoreError
 from tests.support.crash_flow import EFFECTS, POLLS, Item, crash_workflows
 from tests.support.embedded_harness import EmbeddedHarness
+from tests.support.postgres import PostgresServer
 
 JOBS = 200
 PATIENCE = 100.0
@@ -88,3 +89,25 @@ def test_workers_are_killed_on_sqlite(tmp_path: Path) -> None:
 
 def test_workers_are_killed_on_postgresql(postgres_url: str) -> None:
     asyncio.run(under_fire(postgres_url, kill_and_replace))
+
+
+def test_postgresql_itself_crashes_and_comes_back(postgres_server: PostgresServer) -> None:
+    async def restart(harness: EmbeddedHarness) -> None:
+        await asyncio.to_thread(postgres_server.shut_down, signal.SIGQUIT)
+        await asyncio.sleep(0.2)
+        await asyncio.to_thread(postgres_server.start)
+
+    asyncio.run(under_fire(postgres_server.fresh_database(), restart))
+
+
+def test_postgresql_restarts_while_workers_are_killed(postgres_server: PostgresServer) -> None:
+    async def both(harness: EmbeddedHarness) -> None:
+        await asyncio.to_thread(postgres_server.shut_down, signal.SIGINT)
+        victim = harness._processes.pop()
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+        victim.stdout.close()  # type: ignore[union-attr]
+        await asyncio.to_thread(postgres_server.start)
+        await harness.start()
+
+    asyncio.run(under_fire(postgres_server.fresh_database(), both))

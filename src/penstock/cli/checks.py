@@ -116,12 +116,15 @@ def _home(settings: Settings) -> Check:
 
 
 def _nearest(path: Path) -> Path:
-    """The folder itself, or the nearest one above it that is there."""
-    return next(folder for folder in (path, *path.parents) if folder.is_dir())
+    """The path itself, or the nearest one above it that is there (and may be a file, which is wrong)."""
+    return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
 def _disk(settings: Settings) -> Check:
-    usage = shutil.disk_usage(_nearest(settings.home.absolute()))
+    try:
+        usage = shutil.disk_usage(_nearest(settings.home.absolute()))
+    except OSError as error:
+        return Check("disk", "fail", str(error), "see the home above")
     detail = f"{_size(usage.free)} free of {_size(usage.total)}"
     if usage.free < TOO_LITTLE_SPACE:
         return Check("disk", "fail", detail, "free some space: a full disk stops all work (and loses none)")

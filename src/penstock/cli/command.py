@@ -92,7 +92,7 @@ class _WithGlobalOptions(click.Command):
         shared: list[tuple[str, str]] = []
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is not None:
+            if record is not None and not isinstance(parameter, click.Argument):
                 (shared if isinstance(parameter, GlobalOption) else own).append(record)
         for title, records in (("Options", own), (GLOBAL, shared)):
             if records:

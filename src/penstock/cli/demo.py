@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @click.pass_obj
 def demo(call: Invocation) -> int:
-    """Run the examples in one live view; DEMO_EXIT=1 ends by itself with a summary."""
+    """Run the examples in one live view.
+
+    With DEMO_EXIT=1 in the environment it ends by itself, with a summary and the exit status.
+    """
     import tempfile
     from pathlib import Path
 

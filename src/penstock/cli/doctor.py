@@ -18,7 +18,10 @@ SIGNS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")
 @click.command(cls=Command)
 @click.pass_obj
 def doctor(call: Invocation) -> int:
-    """Check the store, versions, permissions, clock and disk, and say how to mend what is wrong."""
+    """Check what Penstock stands on.
+
+    Versions, configuration, permissions, disk, store, clock, workers and jobs, and how to mend what is wrong.
+    """
     from dataclasses import asdict
 
     from penstock import __version__

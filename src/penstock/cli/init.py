@@ -61,7 +61,10 @@ FILES = {"penstock.yaml": CONFIGURATION, "flow.py": FLOW}
 @click.command(cls=Command)
 @click.pass_obj
 def init(call: Invocation) -> None:
-    """Write a commented penstock.yaml and a first workflow, unless they exist."""
+    """Write a first configuration and workflow.
+
+    penstock.yaml and flow.py, each unless it exists.
+    """
     from penstock.engine.errors import StoreReadOnly
 
     written, kept = [], []

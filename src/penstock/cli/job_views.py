@@ -94,7 +94,7 @@ def show_job(out: Output, job: Job, history: Sequence[Event], now: float) -> Non
         out.result("\n".join(f"{name.ljust(width)}  {value}" for name, value in facts))
         out.result("")
         rows = [_event_row(event, local(event.at)) for event in history]
-        out.result(plain_table(["AT", "WHAT", "STEP", "TRY", "TOOK", "STATUS", "NOTE"], rows))
+        out.result(plain_table(["AT", "WHAT", "STEP", "TRY", "TOOK", "STATUS", "BY", "NOTE"], rows))
         return
     from rich import box
     from rich.panel import Panel
@@ -111,7 +111,7 @@ def show_job(out: Output, job: Job, history: Sequence[Event], now: float) -> Non
     console = out.console()
     console.print(Panel(sheet, title=title, title_align="left", border_style=STATUS_STYLES[job.status], expand=False))
     timeline = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for heading in ("At", "What", "Step", "Try", "Took", "Status", "Note"):
+    for heading in ("At", "What", "Step", "Try", "Took", "Status", "By", "Note"):
         timeline.add_column(heading, justify="right" if heading in ("Try", "Took") else "left", overflow="fold")
     began = history[0].at if history else now
     for event in history:
@@ -158,4 +158,13 @@ def _when(moment: float | None, now: float) -> str | None:
 
 def _event_row(event: Event, at: str) -> list[str]:
     took = "" if event.took is None else length(event.took)
-    return [at, event.kind, event.step, str(event.attempt or ""), took, event.status, event.note or ""]
+    return [
+        at,
+        event.kind,
+        event.step,
+        str(event.attempt or ""),
+        took,
+        event.status,
+        event.worker or "",
+        event.note or "",
+    ]

@@ -67,9 +67,9 @@ def submit(
                 return await _waited(call, settings, app, [told.job_id], None, created=told.created)
             job = await app.job(told.job_id)
             _show_submitted(call.out, job, created=told.created)
-            if not job.final and not await sessions.alive(app, workflow):
+            if not job.final and (lack := await sessions.lack(app, workflow)):
                 start = sessions.how_to_start(settings)
-                call.out.note(f"No worker is alive: start one with `{start}`, or add --wait to run it here.")
+                call.out.note(f"{lack}: start one with `{start}`, or add --wait to run it here.")
             return 0
 
     return sessions.run(main())
@@ -251,19 +251,21 @@ async def _waited(
 
     unique = list(dict.fromkeys(ids))
     open_ones = [job for job in [await app.job(job_id) for job_id in unique] if not job.final]
-    here = not all([await sessions.alive(app, job.workflow) for job in open_ones])
+    lacks = [lack for job in open_ones if (lack := await sessions.lack(app, job.workflow))]
+    here = bool(lacks)
     names = unique[0] if len(unique) == 1 else f"{len(unique)} jobs"
 
+    goes_on = f"goes on when a worker runs, `{sessions.how_to_start(settings)}`" if here else "goes on without us"
+
     def interrupted() -> None:
-        how = f"goes on when a worker runs, `{sessions.how_to_start(settings)}`" if here else "goes on without us"
-        click.echo(f"Interrupted: {names} {how}; `penstock jobs show {unique[0]}` tells how far it is.", err=True)
+        click.echo(f"Interrupted: {names} {goes_on}; `penstock jobs show {unique[0]}` tells how far it is.", err=True)
 
     if here:
-        call.out.note("No worker is alive: running the work in this process.")
+        call.out.note(f"{lacks[0]}: running the work in this process.")
     try:
         ended = await Waiting(app, call.out, settings, here, interrupted).until_final(unique, timeout=timeout)
     except TimeoutError:
-        call.out.wrong(f"{names}: not ended after {timeout:g} s; the work goes on")
+        call.out.wrong(f"{names}: not ended after {timeout:g} s; it {goes_on}")
         return 1
     found = [detail(job) for job in ended]
     call.out.data({"jobs": found} if created is None else {"job": found[0], "created": created})

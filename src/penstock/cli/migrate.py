@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 @click.option("--check", is_flag=True, help="Only say what would be done.")
 @click.pass_obj
 def migrate(call: Invocation, check: bool) -> None:
-    """Make the store's tables, or bring them up to date, in one transaction."""
+    """Make the store's tables, or update them.
+
+    In one transaction; tables that a newer Penstock made are refused.
+    """
     from penstock.cli import sessions
     from penstock.cli.output import without_password
     from penstock.cli.schema_state import schema_state

@@ -97,6 +97,13 @@ async def alive(app: Penstock, workflow: str | None = None) -> list[WorkerRow]:
     return [worker for worker in await store.workers() if worker.expires > now and _knows(worker, workflow)]
 
 
+async def lack(app: Penstock, workflow: str) -> str | None:
+    """The words for it where nobody is there to do the work."""
+    if await alive(app, workflow):
+        return None
+    return f"No worker that knows {workflow!r} is alive" if await alive(app) else "No worker is alive"
+
+
 def _knows(worker: WorkerRow, workflow: str | None) -> bool:
     known = json.loads(worker.info or "{}").get("workflows")
     return workflow is None or known is None or workflow in known

@@ -51,6 +51,6 @@ def happening(event: Event) -> dict[str, Any]:
         "status": event.status,
         "attempt": event.attempt,
         "took": event.took,
-        "worker": event.worker,
+        "by": event.worker,
         "note": event.note,
     }

@@ -103,7 +103,9 @@ class Embedded:
                 await self.engine.clock.sleep(0.5 + self.engine.rng.random())
                 continue
             finally:
+                # The other queues' loops may be waiting for the room that this claim did not use.
                 self._reserved -= room
+                self._freed.set()
             if wake is None or wake.delay > 0:
                 await self._wait(news, LONGEST_SLEEP if wake is None else min(wake.delay, LONGEST_SLEEP))
 

@@ -328,7 +328,7 @@ class Engine:
         itself; without, it belongs to this engine's worker."""
         worker = self._name if lease is not None else await self.enlist()
         try:
-            claimed: Claimed = await self.group.do(ClaimJob(worker, job_id, self._known, lease))
+            claimed: Claimed = await self._take(ClaimJob(worker, job_id, self._known, lease))
         except LostClaim:
             self._given_up(worker)
             return Wake(0.0)
@@ -347,7 +347,11 @@ class Engine:
         tidied: Tidied = await self.group.do(Tidy(self._retention.completed, self._retention.failed))
         if self._uncertain and self.worker is not None:
             self._uncertain = False
-            await self._recount()
+            try:
+                await self._recount()
+            except StoreError:
+                self.doubt()
+                raise
         if self._outputs is not None:
             await self._outputs.mend()
         queues = await self.store.ready_queues()
@@ -376,16 +380,29 @@ class Engine:
         oldest = min(room, int(self._fair_credit))
         self._fair_credit -= oldest
         try:
-            claimed: Claimed = await self.group.do(Claim(worker, queue, self._known, room, oldest))
+            claimed: Claimed = await self._take(Claim(worker, queue, self._known, room, oldest))
         except LostClaim:
             self._given_up(worker)
             return None
-        except (CommitUnknown, asyncio.CancelledError):
-            self._uncertain = True
-            raise
         if not claimed.rows:
             self._fair_credit += oldest
         return claimed
+
+    async def _take(self, claim: Claim | ClaimJob) -> Claimed:
+        """A claim whose COMMIT was unknown may have taken jobs of which its answer, or that of its second try, says nothing."""
+        unknown = self.group.unknown
+        try:
+            claimed: Claimed = await self.group.do(claim)
+        except (CommitUnknown, asyncio.CancelledError):
+            self.doubt()
+            raise
+        if self.group.unknown != unknown:
+            self.doubt()
+        return claimed
+
+    def doubt(self) -> None:
+        """The store may think that this worker holds jobs which nothing here advances: the next sweep gives them back."""
+        self._uncertain = True
 
     def _tick(self, row: JobRow) -> Coroutine[Any, Any, None]:
         return Tick(self, row, self.workflows[row.workflow]).run()

@@ -59,7 +59,7 @@ def claim(row: JobRow, *, worker: str, now: float, lease: float | None) -> None:
 
 def land(row: JobRow, move: Move, *, now: float, by_tenant: bool) -> None:
     """What a tick decided becomes the job's state. A cancel that came meanwhile wins over whatever the tick decided."""
-    row.moves += 1
+    row.moves = move.number
     if move.kind == "checkpoint":
         _carry(row, move)
         return
@@ -68,7 +68,7 @@ def land(row: JobRow, move: Move, *, now: float, by_tenant: bool) -> None:
         _to_canceling(row, now=now)
         row.lane = lane_of(row, by_tenant=by_tenant)
         return
-    if move.kind != "hand back":
+    if move.kind not in _DECIDES_NOTHING:
         _carry(row, move)
     _MOVES[move.kind](row, move, now)
     row.lane = lane_of(row, by_tenant=by_tenant)
@@ -307,6 +307,9 @@ def _hand_back(row: JobRow, move: Move, now: float) -> None:
     row.attempt = max(0, row.attempt - 1)
     _requeue(row, after=0.0, now=now)
 
+
+_DECIDES_NOTHING = frozenset({"hand back", "retry", "fail", "park"})
+"""Moves that leave payload and counters as they are stored: a checkpoint of the tick may have landed without its knowing."""
 
 _MOVES: dict[str, Callable[[JobRow, Move, float], None]] = {
     "next": _next,

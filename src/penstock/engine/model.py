@@ -31,7 +31,7 @@ class JobRow:
     """One row of `jobs`. The first block never changes after submit; the second is what ticks and people change.
 
     `due` is when the store must look at the job again: the end of a wait (timed), or of a lease on this one job (held).
-    `epoch` counts claims and fences out whoever held the job before; `moves` counts the commits of ticks.
+    `epoch` counts claims and fences out whoever held the job before; `moves` is the number of a tick's last commit.
     """
 
     id: str

@@ -30,10 +30,10 @@ class Tick:
         "abandoned",
         "began",
         "context",
+        "cuts",
         "engine",
         "hard",
         "overtime",
-        "row",
         "soft",
         "task",
         "thread",
@@ -42,7 +42,6 @@ class Tick:
 
     def __init__(self, engine: Engine, row: JobRow, workflow: Workflow) -> None:
         self.engine = engine
-        self.row = row
         self.workflow = workflow
         self.context = Context(engine, row)
         self.task: asyncio.Task[Any] | None = None
@@ -52,10 +51,17 @@ class Tick:
         self.hard: float | None = None
         self.overtime = False
         self.abandoned = False
+        self.cuts = 0
+
+    @property
+    def row(self) -> JobRow:
+        """The job as this tick knows it; each commit gives a new one."""
+        return self.context.row
 
     async def run(self) -> None:
         """Never raises but for cancellation: whatever happens is a decision about the job."""
         engine, row = self.engine, self.row
+        job = row.id
         self.task = asyncio.current_task()
         engine.ticks[row.id] = self
         # What was asked of the job's last tick is answered: a clean-up step, or a resumed job, is not halted by it.
@@ -69,21 +75,21 @@ class Tick:
                 if move.writes and landed is not None and (names := self.context.take_outputs()):
                     await engine.publish(names)
                 if landed is None or not landed.kept:
-                    if landed is not None and landed.status in FINAL:
-                        engine.tell_final(row.id)
+                    if landed is not None and landed.row.status in FINAL:
+                        engine.tell_final(job)
                     return
-                row.step, row.payload, row.resource = landed.step, move.payload, move.resource
-                row.moves, row.attempt, row.throttled, row.entered = row.moves + 1, 1, 0, landed.entered
-                self.context = Context(engine, row)
+                self.context = Context(engine, landed.row)
         finally:
             self.context.close("the tick is over")
-            if engine.ticks.get(row.id) is self:
-                del engine.ticks[row.id]
+            if engine.ticks.get(job) is self:
+                del engine.ticks[job]
 
     async def _store(self, move: Move) -> Landed | None:
         """A store that is away is waited for: the decision is not lost while this process lives."""
         try:
-            landed: Landed = await self.engine.commit(Commit(move))
+            # A checkpoint that was cut off may have landed: then the row is not what this tick knows.
+            known = None if self.context.closed else self.row
+            landed: Landed = await self.engine.commit(Commit(move, known))
             return landed
         except LostClaim:
             log.warning(
@@ -92,6 +98,7 @@ class Tick:
             return None
         except StoreError as error:
             log.error("job %s, step %r: the outcome could not be stored: %s", self.row.id, self.row.step, error)
+            self.engine.doubt()
             return None
         except Exception as error:
             # The store refused what the tick brought along (its own rows, a spawned job, a batch): the step's mistake.
@@ -121,10 +128,10 @@ class Tick:
                 value = await step.run(payload, self.context)
             return self._outcome(step, value)
         except asyncio.CancelledError:
+            if self.abandoned:
+                return self.context.move("hand back")
             if not self.overtime:
                 raise
-            if self.task is not None:
-                self.task.uncancel()
             return self._failure(StepTimeout(f"step {step.name!r} ran longer than {step.timeout:g} s"), step)
         except Interrupted:
             return self._failure(
@@ -132,12 +139,17 @@ class Tick:
             )
         except LostClaim as error:
             self.abandoned = True
+            self.engine.doubt()
             log.warning("job %s: %s", row.id, error)
             return self.context.move("hand back")
         except Exception as error:
             return self._failure(error, step)
         finally:
             self.soft = self.hard = None
+            # The watch cancelled the step, not whoever delivers this tick in the same task.
+            while self.cuts and self.task is not None:
+                self.task.uncancel()
+                self.cuts -= 1
 
     def _start_watch(self, step: Step) -> None:
         self.overtime = False
@@ -151,6 +163,7 @@ class Tick:
         """What the step returned, as a move. The clean-up step's value is of no further use."""
         took = self.engine.clock.now() - self.began
         context = self.context
+        context.check_open()
         if isinstance(value, Again):
             if not 0 <= value.after < float("inf"):
                 raise Permanent(
@@ -190,6 +203,12 @@ class Tick:
     def _park(self, why: str) -> Move:
         log.warning("job %s is parked: %s", self.row.id, why)
         return self.context.move("park", error=f"parked: {why}; deploy code that fits, then retry it")
+
+    def cut(self, why: str) -> None:
+        """Cancel the step at its next `await`."""
+        if self.task is not None:
+            self.cuts += 1
+            self.task.cancel(why)
 
     async def abandon(self) -> None:
         """Past its hard limit and still not ended: the job is taken away from the step, which can change nothing any more."""

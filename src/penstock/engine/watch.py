@@ -58,8 +58,7 @@ class Watch:
                     self._take_away(tick)
                 elif tick.soft is not None and now >= tick.soft and not tick.overtime:
                     tick.overtime = True
-                    if tick.task is not None:
-                        tick.task.cancel("soft time limit")
+                    tick.cut("soft time limit")
         self._task = None
 
     def _take_away(self, tick: Tick) -> None:
@@ -67,8 +66,7 @@ class Watch:
         if tick.thread is not None:
             interrupt(tick.thread)
         self._engine.in_background(tick.abandon())
-        if tick.task is not None:
-            tick.task.cancel("hard time limit")
+        tick.cut("hard time limit")
 
     def blocked_by(self, loop: asyncio.AbstractEventLoop, now: float) -> Tick | None:
         """Asked from another thread while the loop does not answer: the tick past its hard limit that is running right now."""

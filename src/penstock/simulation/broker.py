@@ -32,7 +32,7 @@ class Inbox:
 
 
 class Broker:
-    """Hints for who listens to the store (`on_change`), and messages for consumers; each message goes to one of them."""
+    """Hints for who listens to the store (`on_change`), and messages for consumers, each of them for one."""
 
     def __init__(self, world: World, queues: tuple[str, ...]) -> None:
         self._world = world

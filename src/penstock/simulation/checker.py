@@ -74,9 +74,8 @@ class Checker:
         if kinds <= _QUIET:
             return
         self.view.refresh()
-        rows = self.view.rows
         asked = {op.job for op in ops if type(op) is Control} if Control in kinds else set()
-        changed = self._changed(rows)
+        changed = self._changed()
         for before, row in changed:
             self._check_row(before, row, ops, asked=row.id in asked)
         if self.view.limits or self.view.batches:
@@ -90,7 +89,7 @@ class Checker:
             self._check_locks()
             self._check_batches()
 
-    def _changed(self, rows: dict[str, JobRow] | object) -> list[tuple[Seen | None, JobRow]]:
+    def _changed(self) -> list[tuple[Seen | None, JobRow]]:
         found: list[tuple[Seen | None, JobRow]] = []
         by_id = self.view.rows
         for job, seen in self._live.items():
@@ -131,7 +130,9 @@ class Checker:
                 self._world.fail("one run a key", f"jobs {other} and {row.id} of key {row.key!r} are both at work")
         runs.append(row.id)
         if row.run != len(runs):
-            self._world.fail("one run a key", f"job {row.id} is run {row.run} of key {row.key!r}, and {len(runs)} is next")
+            self._world.fail(
+                "one run a key", f"job {row.id} is run {row.run} of key {row.key!r}, and {len(runs)} is next"
+            )
         if row.fan_in is not None and row.run == 1:
             self._follow_ups[row.fan_in] += 1
 
@@ -151,8 +152,9 @@ class Checker:
             if (row.id, event.epoch, event.move) in self._moves:
                 yield f"commit {event.move} of epoch {event.epoch} counted twice"
             self._moves.add((row.id, event.epoch, event.move))
-        if row.moves - before.moves != len(moves):
-            yield f"moves went from {before.moves} to {row.moves}, and {len(moves)} commits are told"
+        numbers = [before.moves, *(event.move for event in moves)]
+        if sorted(set(numbers)) != numbers or row.moves != numbers[-1]:
+            yield f"moves went from {before.moves} to {row.moves}, and the commits {numbers[1:]} are told"
         yield from self._gate(before, row, moves)
         if not moves:
             if row.payload != before.payload or row.counters != before.counters:
@@ -177,7 +179,7 @@ class Checker:
 
     def _check_limits(self, *, lowered: bool) -> None:
         occupied = rules.occupancy(self.view.rows[job] for job in self._live)
-        earlier = self._occupied
+        earlier = occupied if lowered else self._occupied
         for wrong in rules.over_limit(occupied, earlier, self.view.limits, self.view.batches):
             self._world.fail("limits", wrong)
         self._occupied = occupied
@@ -197,16 +199,20 @@ class Checker:
         if not left:
             return
         if answer.wake != 0.0:
-            self._world.fail("forgotten work", f"job {left[0].id} is claimable, and the claim answered wake={answer.wake}")
+            self._world.fail(
+                "forgotten work", f"job {left[0].id} is claimable, and the claim answered wake={answer.wake}"
+            )
         if len(answer.rows) < op.room:
-            self._world.fail("forgotten work", f"a claim with room for {op.room} took {len(answer.rows)}, not {left[0].id}")
+            self._world.fail(
+                "forgotten work", f"a claim with room for {op.room} took {len(answer.rows)}, not {left[0].id}"
+            )
         best = min(rules.urgency(row, now) for row in left)
         eldest = min((row.aged_from, row.id) for row in left)
         for place, taken in enumerate(answer.rows):
             if place < op.oldest:
                 if (taken.aged_from, taken.id) > eldest:
                     self._world.fail("fair share", f"job {taken.id} was taken as the oldest, and {eldest} is older")
-            elif rules.urgency(taken, now) > best:
+            elif rules.before(best, rules.urgency(taken, now)):
                 self._world.fail("priority", f"job {taken.id} was taken {rules.urgency(taken, now)} before {best}")
 
     def _check_tallies(self, changed: list[JobRow]) -> None:
@@ -215,7 +221,9 @@ class Checker:
         for tally in self.view.tallies(self._tallies):
             self._tallies += 1
             if (tally.number, tally.name) in self._tally_numbers:
-                self._world.fail("transitions exactly once", f"job {tally.job}: its row {tally.number} was written twice")
+                self._world.fail(
+                    "transitions exactly once", f"job {tally.job}: its row {tally.number} was written twice"
+                )
             self._tally_numbers.add((tally.number, tally.name))
             self._tallied.setdefault(tally.job, Counter())[tally.name] += tally.amount
             touched[tally.job] = self.view.rows[tally.job]
@@ -223,7 +231,9 @@ class Checker:
             own = self._tallied.get(job)
             counters = from_json(row.counters) if row.counters else {}
             if own is not None and any(counters.get(name, 0) != amount for name, amount in own.items()):
-                self._world.fail("transitions exactly once", f"job {job} counts {counters} and its rows say {dict(own)}")
+                self._world.fail(
+                    "transitions exactly once", f"job {job} counts {counters} and its rows say {dict(own)}"
+                )
             if own is None and counters and self._tallies:
                 self._world.fail("transitions exactly once", f"job {job} counts {counters} and has written no row")
 

@@ -24,7 +24,8 @@ async def restless(app: Penstock, world: World) -> None:
         await client.submit_something()
         await asyncio.sleep(rng.random() * 2)
     acts: list[Callable[[], Awaitable[None]]] = [
-        client.pause, client.pause, client.resume, client.cancel, client.retry, client.change_limits, client.submit_something,
+        client.pause, client.pause, client.resume, client.cancel, client.retry, client.change_limits,
+        client.submit_something,
     ]  # fmt: skip
     for _ in range(rng.randint(0, 10)):
         await asyncio.sleep(rng.random() * 4)
@@ -57,7 +58,9 @@ class _Client:
         if rng.random() < 0.25:
             self._schedules.append("often")
             await self._try(
-                self._app.schedule("often", "* * * * *", chain, Errand(3), timezone=rng.choice(["UTC", "Europe/Berlin"]))
+                self._app.schedule(
+                    "often", "* * * * *", chain, Errand(3), timezone=rng.choice(["UTC", "Europe/Berlin"])
+                )
             )
 
     async def change_limits(self) -> None:
@@ -67,7 +70,9 @@ class _Client:
         await self._try(self._app.engine.set_limits({key: rng.randint(1, 3) for key in chosen}))
 
     async def submit_something(self) -> None:
-        kind = self._rng.choice([self._submit_plain, self._submit_plain, self._submit_plain, self._submit_batch, self._submit_parts])
+        kind = self._rng.choice(
+            [self._submit_plain, self._submit_plain, self._submit_plain, self._submit_batch, self._submit_parts]
+        )
         await kind()
 
     def _priority(self) -> Priority | None:
@@ -117,7 +122,9 @@ class _Client:
 
     async def _submit_parts(self) -> None:
         many = await self._try(
-            self._app.submit_many(part_of, [Errand(n) for n in range(self._rng.randint(1, 3))], priority=self._priority())
+            self._app.submit_many(
+                part_of, [Errand(n) for n in range(self._rng.randint(1, 3))], priority=self._priority()
+            )
         )
         for submitted in many if isinstance(many, list) else []:
             self._remember(submitted)

@@ -6,7 +6,7 @@ import asyncio
 
 
 class SimClock:
-    """Virtual time plus an error that may jump. Sleeping passes by true time, as it does on a machine whose clock is set."""
+    """Virtual time plus an error that may jump. Sleeping passes by true time, as on a machine whose clock is set."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, error: float = 0.0) -> None:
         self._loop = loop

@@ -46,7 +46,7 @@ class FaultyStore:
         world, machine = self._world, self._machine
         hits = world.faults.hits
         await self._travel()
-        if hits("crash before commit"):
+        if machine.mortal and hits("crash before commit"):
             await machine.die("before a commit")
         if hits("store unavailable"):
             raise StoreUnavailable("simulated: the store is busy")
@@ -56,7 +56,7 @@ class FaultyStore:
         world.checker.after(machine.name, ops, applied, replay=replay)
         if applied.hints:
             self._broker.announce(machine, applied.hints)
-        if hits("crash after commit"):
+        if machine.mortal and hits("crash after commit"):
             await machine.die("after a commit")
         if hits("commit unknown, applied"):
             raise CommitUnknown("simulated: the connection broke before the answer came")

@@ -1,7 +1,8 @@
 """An asyncio event loop without sockets, threads or real time: when nothing is ready, time jumps to the next timer.
 
-Every callback carries the context in which it was made, and the context says to which simulated process it belongs. Callbacks of a
-process that was killed are never run: not even a `finally` gets its turn, as after `kill -9`. Those of a frozen one run later.
+Every callback carries the context in which it was made, and the context says to which simulated process it belongs.
+Callbacks of a process that was killed are never run: not even a `finally` gets its turn, as after `kill -9`. Those of a
+frozen one run later.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: contextvars.Context | None = None
     ) -> asyncio.Task[T]:
         task = asyncio.Task(coro, loop=self, name=name, context=context)
-        # A killed process leaves its tasks pending for ever; they are kept, so that no collector runs them at a time of its own.
+        # A killed process leaves its tasks pending. They are kept, so that no collector ends them at a time of its own.
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         self.tasks.append(task)
         return task
@@ -182,7 +183,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             coro = task.get_coro()
             if not task.done() and coro is not None:
                 with contextlib.suppress(BaseException):
-                    coro.close()  # type: ignore[union-attr]
+                    coro.close()
         self._ready.clear()
         self._timers.clear()
         self.tasks.clear()

@@ -1,7 +1,7 @@
 """Simulated worker processes: each has the real engine, and gets its work as one of the deliveries does.
 
-`embedded` claims for itself; `consumer` acts on messages that name a queue (as Celery and Prefect do); `function` on messages that
-name a job (as Pub/Sub functions do), with or without a lease of its own.
+`embedded` claims for itself; `consumer` acts on messages that name a queue (as Celery and Prefect do); `function` on
+messages that name a job (as Pub/Sub functions do), with or without a lease of its own.
 """
 
 from __future__ import annotations
@@ -105,7 +105,11 @@ class Process:
     async def _live_embedded(self) -> None:
         plan = self.plan
         self._embedded = delivery = Embedded(
-            self.engine, queues=self._queues, concurrency=plan.concurrency, sweep_every=plan.sweep_every, grace=plan.grace
+            self.engine,
+            queues=self._queues,
+            concurrency=plan.concurrency,
+            sweep_every=plan.sweep_every,
+            grace=plan.grace,
         )
         while True:
             try:
@@ -120,9 +124,7 @@ class Process:
         by_queue = self.plan.kind == "consumer"
         forget = self._broker.consume("queue" if by_queue else "job", self.machine, self._inbox)
         work = self._serve_queue if by_queue else self._serve_job
-        workers = [
-            self._spawn(self._serve(work), f"{self.machine.name} {n}") for n in range(self.plan.concurrency)
-        ]
+        workers = [self._spawn(self._serve(work), f"{self.machine.name} {n}") for n in range(self.plan.concurrency)]
         pump = self._spawn(self._pump(), f"{self.machine.name} pump")
         self._tasks += [pump, *workers]
         await self._stopping.wait()
@@ -136,10 +138,8 @@ class Process:
         await self.engine.retire()
 
     async def _serve(self, work: Callable[[str], Coroutine[Any, Any, None]]) -> None:
-        while True:
+        while not self.engine.draining:
             message = await self._inbox.get()
-            if self.engine.draining:
-                return
             try:
                 await work(message)
             except StoreError:

@@ -1,5 +1,5 @@
-"""The rules, as data and pure functions over rows. They are written from the design, not from the engine: what is computed here is
-computed anew, from the stored rows alone.
+"""The rules, as data and pure functions over rows. They are written from the design, not from the engine: what is
+computed here is computed anew, from the stored rows alone.
 
 Each function yields what is wrong, in words; silence means that the rule holds.
 """
@@ -36,7 +36,7 @@ EDGES: dict[str, frozenset[str]] = {
     "failed": frozenset(),
     "canceled": frozenset(),
 }
-"""Every legal change of status. One transaction may take several edges; only a person's request leads out of `paused`."""
+"""Every legal change of status. One transaction may take several; only a person's request leads out of `paused`."""
 
 
 def _closure(leaving_paused: bool) -> dict[str, frozenset[str]]:
@@ -176,6 +176,11 @@ def urgency(row: JobRow, now: float) -> tuple[float, float, str]:
     age = max(0.0, now - row.aged_from)
     grown = min(age / row.period, row.cap) if row.period else 0.0
     return (-min(100.0, row.base + grown), row.aged_from, row.id)
+
+
+def before(one: tuple[float, float, str], other: tuple[float, float, str]) -> bool:
+    """Whether the first is clearly more urgent: stores round their clock, so a hair's breadth decides nothing."""
+    return one[0] < other[0] - 1e-6 or (one[0] == other[0] and one < other)
 
 
 def batch_is_sound(

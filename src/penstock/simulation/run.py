@@ -1,4 +1,4 @@
-"""One run: a seed, a store, some workers, a scenario; trouble for a while, then peace, and everything must come to its end."""
+"""One run: a seed, a store, workers, a scenario; trouble for a while, then peace, and everything must come to its end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from penstock.simulation.loop import Stuck, VirtualLoop
 from penstock.simulation.process import KINDS, Plan, Process, planned
 from penstock.simulation.steps import troubled
 from penstock.simulation.view import view_of
-from penstock.simulation.world import SHOWN, Machine, Violation, World
+from penstock.simulation.world import Machine, Violation, World
 from penstock.store.memory import MemoryStore
 from penstock.store.protocol import Store
 from penstock.store.sql.sqlite import SqliteStore
@@ -66,15 +66,19 @@ def simulate(
 ) -> Report:
     """Run `scenario` against `workflows` in a world made from `seed`, or raise `Violation`.
 
-    `faults` gives each fault of `faults.RANGES` its probability; None draws them from the seed. After `trouble` seconds of virtual
-    time nothing goes wrong any more, and every job that is not paused must be final within `patience` seconds.
+    `faults` gives each fault of `faults.RANGES` its probability; None draws them from the seed. After about `trouble` seconds
+    of virtual time nothing goes wrong any more, paused jobs are let go, and every job must be final within `patience` seconds.
     """
     rng = random.Random(seed)
-    loop = VirtualLoop(START)
+    loop = VirtualLoop(START)  # type: ignore[abstract]  # sockets and subprocesses are what it lacks on purpose
     world = World(seed, store, loop, drawn(rng) if faults is None else faults, rng)
     report = Report(seed, store)
     world.note("world", "seed", seed, store)
-    with _deaf(world), _no_collector(), tempfile.TemporaryDirectory(dir=_quick_folder()) if store == "sqlite" else _nowhere() as folder:
+    with (
+        _deaf(world),
+        _no_collector(),
+        tempfile.TemporaryDirectory(dir=_quick_folder()) if store == "sqlite" else _nowhere() as folder,
+    ):
         shared: Store
         if make_store is not None:
             shared = make_store(world)
@@ -86,7 +90,7 @@ def simulate(
         try:
             loop.run_until_complete(run.all(scenario))
         except Stuck as error:
-            raise Violation("liveness", str(error), seed=seed, store=store, trace=tuple(world.told(SHOWN))) from error
+            raise world.violation("liveness", str(error)) from error
         finally:
             loop.close()
         report.jobs, report.transactions = world.checker.jobs, world.checker.transactions
@@ -133,7 +137,7 @@ class _Run:
         world.on_death = self._buried
         for plan in self._plans:
             self._start(plan, 1)
-        client = Machine(world, "client")
+        client = Machine(world, "client", mortal=False)
         app = self._client(client)
         work = world.loop.create_task(self._play(scenario, app), name="scenario", context=client.context)
         chaos = world.loop.create_task(self._chaos(), name="chaos")
@@ -141,7 +145,10 @@ class _Run:
         world.faults.stop()
         world.outage_until = 0.0
         world.note("world", "trouble is over")
-        await work
+        await asyncio.wait([work], timeout=self._patience)
+        if not work.done():
+            world.fail("liveness", f"the scenario goes on {self._patience:g} s after the last fault")
+        work.result()
         chaos.cancel()
         await self._until_quiet(app)
         await self._go_home()
@@ -231,7 +238,8 @@ class _Run:
                     await _asked(app.resume(job))
             if world.loop.time() > end:
                 hanging = [
-                    f"{job} ({seen.status}, step {seen.step}, held by {seen.worker})" for job, seen in unfinished.items()
+                    f"{job} ({seen.status}, step {seen.step}, held by {seen.worker})"
+                    for job, seen in unfinished.items()
                 ]
                 world.fail("liveness", f"{self._patience:g} s after the last fault these hang: {', '.join(hanging)}")
             await asyncio.sleep(1.0)
@@ -264,8 +272,7 @@ def _deaf(world: World) -> Iterator[None]:
         def emit(self, record: logging.LogRecord) -> None:
             error = record.exc_info[1] if record.exc_info else None
             if error is not None and not isinstance(error, Violation | StoreError):
-                world.loop.abort(Violation("an error of the engine's own", f"{record.getMessage()}: {error!r}", seed=world.seed,
-                                           store=world.store, trace=tuple(world.told(SHOWN))))
+                world.loop.abort(world.violation("an error of the engine's own", f"{record.getMessage()}: {error!r}"))
 
     log = logging.getLogger("penstock")
     before = (log.level, log.propagate)

@@ -65,6 +65,9 @@ async def lock(errand: Errand, ctx: Context) -> Errand | Again:
 
 @guarded.step(timeout=3.0, hard_timeout=6.0)
 async def work(errand: Errand, ctx: Context) -> Errand | Again:
+    # A retry begins here, as another job: the lock went with the end of the job that failed.
+    if not await ctx.lock(errand.lock):
+        return Again(errand, after=0.6)
     enter(ctx, errand.lock)
     await effect("work", errand.lock)
     tally(ctx, worked=1)

@@ -1,4 +1,4 @@
-"""Workflows with trouble built in: the author's own steps, wrapped so that they fail, dawdle and hang as the dice say."""
+"""Workflows with trouble built in: the author's own steps, made to fail, dawdle and hang as the dice say."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Unforeseen(Exception):
 
 @lru_cache(maxsize=256)
 def troubled(workflow: Workflow) -> Workflow:
-    """The same workflow, for a simulation. A step that would block a thread is simply called: there are no threads here."""
+    """The same workflow, for a simulation. A step that blocks is simply called: there are no threads here."""
     twin = copy.copy(workflow)
     twin.steps = {name: replace(step, run=_wrapped(step), blocking=False) for name, step in workflow.steps.items()}
     if workflow.cleanup_step is not None:
@@ -33,7 +33,7 @@ def _wrapped(step: Step) -> Any:
     async def run(payload: Any, ctx: Context) -> Any:
         machine = here()
         assert machine is not None, "a step of a simulation runs outside of it"
-        row = ctx._row
+        row = ctx.row
         machine.world.note(machine.name, "step", step.name, row.id[-6:], f"epoch={row.epoch}", f"try={row.attempt}")
         machine.world.checker.step_begins(row.id, row.epoch, step.name)
         await _trouble(machine, step)

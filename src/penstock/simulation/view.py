@@ -29,8 +29,12 @@ class View(Protocol):
     rows: Mapping[str, JobRow]
     batches: Mapping[str, BatchRow]
     members: Mapping[str, Mapping[str, str | None]]
-    locks: Mapping[tuple[str, str], str]
     limits: Mapping[str, int]
+
+    @property
+    def locks(self) -> Mapping[tuple[str, str], str]:
+        """(tenant, name) → the job that has it."""
+        ...
 
     def refresh(self) -> None: ...
 
@@ -84,8 +88,8 @@ _TALLIES = Table(
 _JOBS = f"SELECT {', '.join(JOB_COLUMNS)} FROM jobs ORDER BY rowid"
 _EVENTS = f"SELECT {', '.join(EVENT_COLUMNS)} FROM history WHERE job = ? ORDER BY id LIMIT -1 OFFSET ?"
 _BATCHES = (
-    'SELECT id, tenant, "key", generation, "limit", "then", created, sealed, finished, members, completed, failed, canceled,'
-    " follow_up FROM batches"
+    'SELECT id, tenant, "key", generation, "limit", "then", created, sealed, finished, members, completed, failed,'
+    " canceled, follow_up FROM batches"
 )
 
 

@@ -1,6 +1,7 @@
 """The simulated world: its dice, its trace of what happened, and what steps may do in it.
 
-`effect`, `tally` and `enter` are for steps. Outside a simulation they do nothing (`tally` counts), so production code may keep them.
+`effect`, `tally`, `enter` and `expect` are for steps. Outside a simulation they do nothing (`tally` counts), so production
+code may keep them.
 """
 
 from __future__ import annotations
@@ -26,15 +27,22 @@ SHOWN = 120
 
 
 class Violation(AssertionError):
-    """A rule was broken. `rule` names it, `trace` holds the last events before."""
+    """A rule was broken. `rule` names it, `whole_trace` is everything that happened."""
 
-    def __init__(self, rule: str, message: str, *, seed: int, store: str = "memory", trace: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, rule: str, message: str, *, seed: int, store: str = "memory", whole_trace: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(rule, message)
         self.rule = rule
         self.message = message
         self.seed = seed
         self.store = store
-        self.trace = trace
+        self.whole_trace = whole_trace
+
+    @property
+    def trace(self) -> tuple[str, ...]:
+        """The last events before."""
+        return self.whole_trace[-SHOWN:]
 
     def __str__(self) -> str:
         return f"seed {self.seed}: {self.rule}: {self.message}\n  replay: {self.replay}"
@@ -48,9 +56,10 @@ class Violation(AssertionError):
 class Machine:
     """One simulated operating-system process: it can die, freeze, and have a wrong clock."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, *, mortal: bool = True) -> None:
         self.world = world
         self.name = name
+        self.mortal = mortal
         self.clock = SimClock(world.loop)
         self.dead = False
         self.frozen_until = 0.0
@@ -96,15 +105,17 @@ class World:
     def fail(self, rule: str, message: str) -> NoReturn:
         """A rule is broken: the run ends here, whatever the code under test catches."""
         self.note("rules", "broken:", rule, message)
-        error = Violation(rule, message, seed=self.seed, store=self.store, trace=tuple(self.told(SHOWN)))
+        error = self.violation(rule, message)
         self.loop.abort(error)
         raise error
 
-    def told(self, last: int | None = None) -> list[str]:
+    def violation(self, rule: str, message: str) -> Violation:
+        return Violation(rule, message, seed=self.seed, store=self.store, whole_trace=tuple(self.told()))
+
+    def told(self) -> list[str]:
         """The trace as lines to read, times counted from the beginning."""
         start = self.trace[0][0] if self.trace else 0.0
-        shown = self.trace if last is None else self.trace[-last:]
-        return [f"{at - start:10.3f}  {who:<9} {' '.join(str(part) for part in what)}" for at, who, *what in shown]
+        return [f"{at - start:10.3f}  {who:<9} {' '.join(str(part) for part in what)}" for at, who, *what in self.trace]
 
     def digest(self) -> str:
         """Two runs of a seed have the same."""
@@ -133,14 +144,14 @@ def here() -> Machine | None:
 
 
 async def effect(name: str, key: str = "") -> None:
-    """Say that a step acts on the outside world here. The simulator kills the process just before or just after, now and then."""
+    """Say that a step acts on the outside world here: now and then the simulator kills the process just before or after."""
     machine = here()
     if machine is not None:
         await machine.world.do_effect(machine, name, key)
 
 
 def tally(ctx: Context, **amounts: int) -> None:
-    """`ctx.count`, and a row that says so in the same commit: the simulator compares the two after every transaction."""
+    """`ctx.count`, and a row that says so in the same commit: the simulator compares the two."""
     machine = here()
     ctx.count(**amounts)
     if machine is not None:
@@ -154,7 +165,7 @@ def enter(ctx: Context, lock: str) -> None:
     """Say that the job is now inside what the lock protects, until it frees the lock or ends: no other job may be."""
     machine = here()
     if machine is not None:
-        row = ctx._row
+        row = ctx.row
         machine.world.checker.entered(row.id, row.epoch, lock)
 
 

@@ -126,8 +126,8 @@ async def compare(reference: Store, store: Store, *, clock: ManualClock, seed: i
     before: dict[str, JobRow] = {}
     for step in range(length):
         group = await operations.next_group()
-        expected = await _applied(reference, group)
-        answered = await _applied(store, group)
+        expected = await apply_group(reference, group)
+        answered = await apply_group(store, group)
         where = f"seed {seed}, step {step} (shown by length={step + 1})"
         _compare_answers(group, expected, answered, where)
         coverage.add(group.ops, expected.answers)
@@ -152,7 +152,7 @@ async def random_operations(reference: Store, clock: ManualClock, *, seed: int, 
         yield await operations.next_group()
 
 
-async def _applied(store: Store, group: Group) -> Applied:
+async def apply_group(store: Store, group: Group) -> Applied:
     """Each store draws the ids of a batch's retry for itself, from the same list."""
     ops = [
         replace(op, new_job=map(f"{op.new_id}.{{}}".format, count()).__next__) if isinstance(op, RetryBatch) else op
@@ -209,6 +209,7 @@ class _Operations:
     def __init__(self, reference: Store, clock: ManualClock, seed: int) -> None:
         self._reference = reference
         self._clock = clock
+        self._seed = seed
         self._rng = random.Random(seed)
         self._count = count()
         self._last: Group | None = None
@@ -299,7 +300,7 @@ class _Operations:
 
     def _id(self) -> str:
         """Ids that neither count up nor sort alike in every locale."""
-        return f"{self._rng.choice('aBcD')}{self._rng.randint(0, 99):02}-{next(self._count)}"
+        return f"{self._rng.choice('aBcD')}{self._rng.randint(0, 99):02}-{self._seed}-{next(self._count)}"
 
     def _held(self) -> JobRow | None:
         held = [row for row in self._jobs if row.phase == "held"]
@@ -326,7 +327,8 @@ class _Operations:
         return NewJob(
             self._id(), rng.choice(_WORKFLOWS), rng.choice(_STEPS), payload, f"d{payload}", tenant,
             key=rng.choice(("k1", "k2", "K3")) if self._maybe(keyed) else None, again=self._maybe(0.4),
-            queue=rng.choice(_QUEUES), after=rng.choice((0.0, 0.0, 0.0, 2.5, 20.0, 7 * rng.random())), base=base, period=period, cap=cap,
+            queue=rng.choice(_QUEUES), after=rng.choice((0.0, 0.0, 0.0, 20.0, 7 * rng.random())),
+            base=base, period=period, cap=cap,
             aged_from=self._clock.now() - rng.choice((-50, 0, 5, 500)) if self._maybe(0.2) else None,
             batch=self._batch_id(tenant) if self._batches and self._maybe(batched) else None,
             parent=self._one_or_none(("p1",)), cleanup=rng.choice((None, "tidy")), resource=rng.choice(_RESOURCES),
@@ -367,12 +369,18 @@ class _Operations:
             error="Boom: \x00 \udcff" if kind in ("retry", "fail", "park") else None, throttled=self._maybe(0.3),
             counters=self._one_or_none(('{"n":1}', '{"n":2}')), progress=self._one_or_none(("[1,2,null]",)),
             took=0.25, worker=row.worker,
-            spawn=tuple(self._new_job() for _ in range(rng.choice((1, 2)))) if self._maybe(0.15) else (),
+            spawn=tuple(self._spawned(row) for _ in range(rng.choice((1, 2)))) if self._maybe(0.15) else (),
             seal=(self._batch_id(),) if self._maybe(0.08) else (),
             release=tuple(self._some(_LOCKS)) if self._maybe(0.15) else (),
         )  # fmt: skip
         self._sent.append(move)
-        return Commit(move)
+        known = number == row.moves + 1 and epoch == row.epoch
+        return Commit(move, replace(row) if known and self._maybe(0.5) else None)
+
+    def _spawned(self, row: JobRow) -> NewJob:
+        new = self._new_job()
+        its_next_run = replace(new, tenant=row.tenant, workflow=row.workflow, key=row.key, again=True)
+        return its_next_run if self._maybe(0.3) else new
 
     def take_lock(self) -> Op:
         row = self._held()

@@ -17,6 +17,7 @@ from penstock.engine.clock import Clock, SystemClock, to_the_tick
 from penstock.engine.errors import Conflict, LostClaim, NotFound, PenstockError
 from penstock.engine.lane import lane_of, limit_keys, parse, room_for, room_left, tenants_limited
 from penstock.engine.model import FINAL, JOB_COLUMNS, Event, JobRow, NewJob
+from penstock.engine.outcome import Move
 from penstock.engine.priority import effective
 from penstock.store import encoding
 from penstock.store.protocol import (
@@ -138,9 +139,10 @@ class MemoryStore:
                 raise Conflict(f"batch {batch.id} is sealed and takes no more members")
 
     def _found(self, new: NewJob) -> JobRow | None:
-        """The job that holds the key already, unless its run is over and another is wanted."""
+        """The job that holds the key already, unless its run is over and another is wanted. One that this very request made,
+        when it was asked for the first time, is never the last but one."""
         last = self._last_run(new.tenant, new.workflow, new.key or new.id)
-        return None if last is None or (new.again and last.status in FINAL) else last
+        return None if last is None or (new.again and last.status in FINAL and last.id != new.id) else last
 
     def _create(self, new: NewJob, run: int) -> JobRow:
         batch = self.batch_rows[new.batch] if new.batch else None
@@ -156,9 +158,9 @@ class MemoryStore:
         return row
 
     def _announce(self, row: JobRow) -> None:
-        if row.phase == "ready":
+        if row.phase == "ready" or (row.phase == "timed" and row.epoch == 0):
             self._hints.add(row.queue)
-        elif row.phase == "timed" and row.due is not None:
+        if row.phase == "timed" and row.due is not None:
             self._first_due = row.due if self._first_due is None else min(self._first_due, row.due)
 
     def _open_batch_of(self, new: NewJob) -> BatchRow | None:
@@ -217,16 +219,13 @@ class MemoryStore:
         if row is not None and any(e.epoch == move.epoch and e.move == move.number for e in self.events[row.id]):
             return self._landed(row, move.epoch)
         row = self._held(move.job, move.epoch)
-        if row.moves + 1 != move.number:
+        if row.moves >= move.number:
             raise _lost(move.job, move.epoch)
         refused = row.gate == "cancel" and row.status != "canceling" and move.kind != "checkpoint"
-        if not refused:
-            self._check(move.spawn)
-            for batch_id in move.seal:
-                if batch_id not in self.batch_rows:
-                    raise NotFound(f"there is no batch {batch_id}")
-        resource, ran = row.resource, (row.step, row.attempt)
+        resource, ran, before = row.resource, (row.step, row.attempt), _copied(row)
         lifecycle.land(row, move, now=self._now(), by_tenant=tenants_limited(self.limit_rows))
+        if not refused:
+            self._check_effects(move, before)
         self._settle(row, lifecycle.told(row, move, now=self._now(), ran=ran, refused=refused))
         if not refused:
             self.written.extend(move.writes)
@@ -242,8 +241,19 @@ class MemoryStore:
             self._hints.add(ANY_QUEUE)
         return self._landed(row, move.epoch)
 
+    def _check_effects(self, move: Move, before: JobRow) -> None:
+        """What a tick spawns is checked against its job as it lands (it may spawn its own next run); a refusal undoes that."""
+        try:
+            self._check(move.spawn)
+            for batch_id in move.seal:
+                if batch_id not in self.batch_rows:
+                    raise NotFound(f"there is no batch {batch_id}")
+        except PenstockError:
+            self.rows[before.id] = before
+            raise
+
     def _landed(self, row: JobRow, epoch: int) -> Landed:
-        return Landed(row.status, row.step, row.gate, row.phase == "held" and row.epoch == epoch, row.entered)
+        return Landed(copy.copy(row), row.phase == "held" and row.epoch == epoch)
 
     def _held(self, job_id: str, epoch: int) -> JobRow:
         row = self.rows.get(job_id)
@@ -367,6 +377,8 @@ class MemoryStore:
             return _copied(row)
         lifecycle.control(row, op.action, reason=op.reason, now=now, by_tenant=tenants_limited(self.limit_rows))
         self._settle(row, Event(row.id, now, op.action, row.step, row.status, worker=op.actor, note=op.reason))
+        if row.phase == "timed":
+            self._hints.add(row.queue)
         return _copied(row)
 
     def _open_batch(self, op: OpenBatch) -> BatchRow:

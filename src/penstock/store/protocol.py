@@ -44,9 +44,13 @@ class ClaimJob:
 
 @dataclass(slots=True, frozen=True)
 class Commit:
-    """Store what a tick decided. Answers `Landed`, or `LostClaim`."""
+    """Store what a tick decided. Answers `Landed`, or `LostClaim`.
+
+    `row` is the job as its worker knows it; where it still is what is stored, the store need not read it again.
+    """
 
     move: Move
+    row: JobRow | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -211,11 +215,8 @@ class Claimed:
 class Landed(NamedTuple):
     """Where a tick's commit left the job. `kept`: the worker holds it still and goes on with the next step."""
 
-    status: str
-    step: str
-    gate: str
+    row: JobRow
     kept: bool
-    entered: float | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -386,7 +387,18 @@ class Keeper(Protocol):
 
 def in_order(ops: Sequence[Op]) -> list[tuple[int, Op]]:
     """The order in which a group is carried out, with each operation's place in it: what frees work goes before what takes it."""
-    return sorted(enumerate(ops), key=lambda placed: _RANK.get(type(placed[1]), 2))
+    return sorted(enumerate(ops), key=lambda placed: _rank(placed[1]))
 
 
-_RANK: dict[type, int] = {Commit: 0, Submit: 1, ClaimJob: 3, Claim: 4}
+def _rank(op: Op) -> int:
+    if type(op) is Commit:
+        return 1 if brings_along(op.move) else 0
+    return _RANKS.get(type(op), 3)
+
+
+_RANKS: dict[type, int] = {Submit: 2, ClaimJob: 4, Claim: 5}
+
+
+def brings_along(move: Move) -> bool:
+    """Whether a commit does more than move its own job."""
+    return bool(move.writes or move.spawn or move.seal)

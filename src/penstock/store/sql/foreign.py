@@ -37,7 +37,7 @@ def compiled(statement: Executable | str | tuple[str, dict[str, Any]], dialect: 
 
 
 def _defaults(done: Any) -> dict[str, Any]:
-    """The values of columns with a Python default that the statement does not name: a compiled statement leaves them empty."""
+    """What Python gives to columns that the statement does not name: a compiled statement leaves them empty."""
     columns = [(column, column.default) for column in getattr(done, "insert_prefetch", ())]
     columns += [(column, column.onupdate) for column in getattr(done, "update_prefetch", ())]
     return {column.key: default.arg(None) if default.is_callable else default.arg for column, default in columns}

@@ -31,7 +31,7 @@ from penstock.store.sql.postgres_connection import (
     without_password,
 )
 from penstock.store.sql.reading import Reading
-from penstock.store.sql.requests import Ask, Contended, Guarded, Opening, Steps, Tell
+from penstock.store.sql.requests import Ask, AskMany, Contended, Guarded, Opening, Steps, Tell
 from penstock.store.sql.script import Script
 from penstock.store.sql.statements import statements
 
@@ -360,6 +360,9 @@ async def _run_script(connection: Connection, script: Steps[T], clock: Clock | N
             request = script.send(answer)
             if type(request) is Ask:
                 answer = await connection.fetch(_SQL[request.name], *request.args)
+            elif type(request) is AskMany:
+                columns = zip(*request.rows, strict=True)
+                answer = [value for (value,) in await connection.fetch(_SQL[request.name], *columns)]
             elif type(request) is Tell:
                 answer = await _tell(connection, request)
             elif type(request) is Opening:

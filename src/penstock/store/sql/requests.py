@@ -13,6 +13,13 @@ class Ask(NamedTuple):
     args: tuple[Any, ...] = ()
 
 
+class AskMany(NamedTuple):
+    """Run the named query for many rows of values at once; answered with a list of what is in its one column."""
+
+    name: str
+    rows: list[tuple[Any, ...]]
+
+
 class Tell(NamedTuple):
     """Run the named statement once for each row; answered with how many rows it touched."""
 
@@ -34,6 +41,6 @@ class Contended(Exception):
     """Somebody else's transaction got in between: run the whole script again."""
 
 
-Request = Ask | Tell | Guarded | Opening
+Request = Ask | AskMany | Tell | Guarded | Opening
 T = TypeVar("T")
 Steps = Generator[Request, Any, T]

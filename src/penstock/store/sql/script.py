@@ -45,12 +45,14 @@ from penstock.store.protocol import (
     Tidied,
     Tidy,
     Write,
+    brings_along,
 )  # fmt: skip
 from penstock.store.sql.claims import Claims
-from penstock.store.sql.requests import Ask, Contended, Guarded, Opening, Steps, Tell
-from penstock.store.sql.statements import MOVED_COLUMNS
+from penstock.store.sql.requests import Ask, AskMany, Contended, Guarded, Opening, Steps, Tell
+from penstock.store.sql.statements import BORN_COLUMNS, MOVED_COLUMNS
 
 _all_of = attrgetter(*JOB_COLUMNS)
+_born = attrgetter(*BORN_COLUMNS)
 _changing = attrgetter(*CHANGING_COLUMNS, "id")
 _moved = attrgetter(*MOVED_COLUMNS, "id")
 _event = attrgetter(*EVENT_COLUMNS)
@@ -75,9 +77,11 @@ class Script(Claims):
         self.now, self.limits = yield Opening()
         self.by_tenant = tenants_limited(self.limits)
         answers: list[Any] = [None] * len(self.ops)
-        commits = [(n, op.move) for n, op in enumerate(self.ops) if type(op) is Commit]
+        commits = [(n, op) for n, op in enumerate(self.ops) if type(op) is Commit]
         if commits:
-            yield from self._commits(commits, answers)
+            others = yield from self._plain_commits(commits, answers)
+            if others:
+                yield from self._commits(others, answers)
         submits = [(n, op.jobs) for n, op in enumerate(self.ops) if type(op) is Submit]
         if submits:
             yield from self._submits(submits, answers)
@@ -92,14 +96,44 @@ class Script(Claims):
                     answers[place] = refused
         return Applied(answers, self.hints, None if self.first_due is None else self.first_due - self.now)
 
+    def _plain_commits(self, commits: list[tuple[int, Commit]], answers: list[Any]) -> Steps[list[tuple[int, Move]]]:
+        """Ticks that bring nothing along, on jobs that are still what their workers know: one look at the fence is enough.
+        Returns the others."""
+        plain: dict[str, tuple[int, Commit]] = {}
+        others: list[tuple[int, Move]] = []
+        seen: set[str] = set()
+        for place, op in commits:
+            move = op.move
+            if op.row is None or self.replay or brings_along(move) or move.job in seen:
+                others.append((place, move))
+            else:
+                plain[move.job] = (place, op)
+            seen.add(move.job)
+        if not plain:
+            return sorted(others, key=_in_turn)
+        believed = [(move.job, move.epoch, move.number - 1, row.batch) for move, row in _moves_and_rows(plain)]
+        held = set((yield AskMany("still_held", believed)))
+        moved = _Moved([], [], [])
+        for job, (place, op) in plain.items():
+            if job not in held or op.row is None:
+                others.append((place, op.move))
+                continue
+            row = JobRow(*_all_of(op.row))
+            self._land(row, op.move, moved)
+            answers[place] = _landed(row, op.move.epoch)
+        yield from self._write_moved(moved)
+        return sorted(others, key=_in_turn)
+
     def _commits(self, commits: list[tuple[int, Move]], answers: list[Any]) -> Steps[None]:
         rows = self.committing = yield from self._lock_jobs([move.job for _, move in commits])
         moved = _Moved([], [], [])
         for place, move in commits:
             row = rows.get(move.job)
-            if row is None or row.epoch != move.epoch or row.phase != "held" or row.moves + 1 != move.number:
+            if row is None or row.epoch != move.epoch or row.phase != "held" or row.moves >= move.number:
                 applied = yield from self._applied_before(row, move)
-                answers[place] = _landed(row, move.epoch) if applied and row else _lost(move.job, move.epoch)
+                answers[place] = (
+                    _landed(JobRow(*_all_of(row)), move.epoch) if applied and row else _lost(move.job, move.epoch)
+                )
                 continue
             follows = bool(move.spawn or move.seal) and not _cancel_wins(row, move)
             if follows:
@@ -111,10 +145,10 @@ class Script(Claims):
                     answers[place] = refused
                     continue
             self._land(row, move, moved)
-            answers[place] = _landed(row, move.epoch)
             if follows:
                 yield from self._write_moved(moved)
                 yield from self._follow(move)
+            answers[place] = _landed(JobRow(*_all_of(row)), move.epoch)
         yield from self._write_moved(moved)
         self.committing = {}
 
@@ -154,9 +188,14 @@ class Script(Claims):
         """What can refuse a commit is tried before anything of it is written."""
         if _cancel_wins(row, move):
             return None
+        landed = replace(row)
+        lifecycle.land(landed, move, now=self.now, by_tenant=self.by_tenant)
         try:
             keys = [(new.tenant, new.workflow, new.key) for new in move.spawn if new.key is not None]
-            yield from self._plan(move.spawn, (yield from self._last_runs(keys)))
+            last = yield from self._last_runs(keys)
+            # The job itself counts as it lands: it may spawn its own next run.
+            last.update({key: landed for key, run in last.items() if run.id == row.id})
+            yield from self._plan(move.spawn, last)
             for batch_id in move.seal:
                 yield from self._batch(batch_id)
         except PenstockError as refused:
@@ -191,7 +230,7 @@ class Script(Claims):
             for new, batch in plan:
                 key = (new.tenant, new.workflow, new.key or new.id)
                 row = last.get(key)
-                created = row is None or (new.again and row.status in FINAL)
+                created = row is None or (new.again and row.status in FINAL and row.id != new.id)
                 if row is None or created:
                     limited = batch is not None and batch.limit is not None
                     run = 1 if row is None else row.run + 1
@@ -205,7 +244,7 @@ class Script(Claims):
                 told.append(Submitted(row.id, row.id == new.id, row.run, row.status))
             answers[place] = told
         if born:
-            count = yield Tell("insert_jobs", [_all_of(row) for row in born])
+            count = yield Tell("insert_jobs", [_born(row) for row in born])
             if count != len(born):
                 raise Contended
         if joining:
@@ -232,7 +271,7 @@ class Script(Claims):
             batch = yield from self._batch_of(new)
             key = (new.tenant, new.workflow, new.key or new.id)
             row = last.get(key)
-            found = row is not None and not (new.again and row.status in FINAL)
+            found = row is not None and not (new.again and row.status in FINAL and row.id != new.id)
             same_key = row if found and row is not None else first.setdefault(key, new)
             if same_key.id != new.id and same_key.digest != new.digest:
                 raise Conflict(
@@ -309,10 +348,11 @@ class Script(Claims):
             yield from self._end_members(grouped)
 
     def _announce(self, row: JobRow) -> None:
-        """Whoever delivers learns of work that is claimable now, and of when the next will be."""
-        if row.phase == "ready":
+        """Whoever delivers learns of work that is claimable now, and of when the next will be. A new job's wait is everybody's
+        business: who submitted it may run nothing."""
+        if row.phase == "ready" or (row.phase == "timed" and row.epoch == 0):
             self.hints.add(row.queue)
-        elif row.phase == "timed" and row.due is not None and (self.first_due is None or row.due < self.first_due):
+        if row.phase == "timed" and row.due is not None and (self.first_due is None or row.due < self.first_due):
             self.first_due = row.due
 
     def _end_members(self, final: dict[str, JobRow]) -> Steps[None]:
@@ -338,7 +378,7 @@ class Script(Claims):
                     self._announce(row)
         if batches:
             yield Tell("put_batches", [_batch_values(batch) for batch in batches])
-        if follow_ups and (yield Tell("insert_jobs", [_all_of(row) for row in follow_ups])) != len(follow_ups):
+        if follow_ups and (yield Tell("insert_jobs", [_born(row) for row in follow_ups])) != len(follow_ups):
             raise Contended
 
     def _lock_jobs(self, ids: Sequence[str]) -> Steps[dict[str, JobRow]]:
@@ -385,6 +425,8 @@ class Script(Claims):
         lifecycle.control(row, op.action, reason=op.reason, now=self.now, by_tenant=self.by_tenant)
         self.events.append(Event(row.id, self.now, op.action, row.step, row.status, worker=op.actor, note=op.reason))
         yield from self._settle([row])
+        if row.phase == "timed":
+            self.hints.add(row.queue)
         return row
 
     def _retry(self, op: Control, row: JobRow) -> Steps[JobRow]:
@@ -404,7 +446,7 @@ class Script(Claims):
             lifecycle.born(new, run=run, now=self.now, by_tenant=self.by_tenant, batch_limited=limited)
             for new, run in zip(jobs, runs, strict=True)
         ]  # fmt: skip
-        count = yield Tell("insert_jobs", [_all_of(row) for row in rows])
+        count = yield Tell("insert_jobs", [_born(row) for row in rows])
         if count != len(rows):
             raise Contended
         for row in rows:
@@ -577,8 +619,18 @@ def _cancel_wins(row: JobRow, move: Move) -> bool:
     return row.gate == "cancel" and row.status != "canceling" and move.kind != "checkpoint"
 
 
+def _in_turn(commit: tuple[int, Move]) -> tuple[bool, int]:
+    """What `in_order` says of commits."""
+    place, move = commit
+    return brings_along(move), place
+
+
+def _moves_and_rows(plain: dict[str, tuple[int, Commit]]) -> list[tuple[Move, JobRow]]:
+    return [(op.move, op.row) for _, op in plain.values() if op.row is not None]
+
+
 def _landed(row: JobRow, epoch: int) -> Landed:
-    return Landed(row.status, row.step, row.gate, row.phase == "held" and row.epoch == epoch, row.entered)
+    return Landed(row, row.phase == "held" and row.epoch == epoch)
 
 
 def _lost(job_id: str, epoch: int) -> LostClaim:

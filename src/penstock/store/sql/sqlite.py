@@ -6,11 +6,11 @@ A transaction is a handful of statements, however many jobs it moves, because a 
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
-import os
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import chain
@@ -33,7 +33,7 @@ from penstock.engine.model import JOB_COLUMNS
 from penstock.store import migrations
 from penstock.store.protocol import Applied, Beat, Leave, Op
 from penstock.store.sql.reading import Reading
-from penstock.store.sql.requests import Ask, Contended, Guarded, Opening, Steps, Tell
+from penstock.store.sql.requests import Ask, AskMany, Contended, Guarded, Opening, Steps, Tell
 from penstock.store.sql.script import Script
 from penstock.store.sql.statements import ROWS, statements
 
@@ -282,6 +282,8 @@ def run_script(connection: sqlite3.Connection, script: Steps[T], clock: Clock) -
                     answer = from_json(text)
                 else:
                     answer = execute(_SQL[request.name], _bound(request.args)).fetchall()
+            elif type(request) is AskMany:
+                answer = _ask_many(connection, request)
             elif type(request) is Tell:
                 answer = _tell(connection, request)
             elif type(request) is Opening:
@@ -294,19 +296,27 @@ def run_script(connection: sqlite3.Connection, script: Steps[T], clock: Clock) -
 
 
 def _tell(connection: sqlite3.Connection, request: Tell) -> int:
-    """Many rows in few statements: a statement is carried out without Python's lock, so other threads run meanwhile."""
-    sql, rows = _SQL[request.name], request.rows
-    if ROWS not in sql:
-        return connection.executemany(sql, rows).rowcount if rows else 0
+    if ROWS not in _SQL[request.name]:
+        return connection.executemany(_SQL[request.name], request.rows).rowcount if request.rows else 0
     # A cursor's own count is -1 for a statement that begins with WITH.
     before = connection.total_changes
-    start, left = 0, len(rows)
-    while left:
-        size = next(size for size in _CHUNKS if size <= left)
-        values = list(chain.from_iterable(rows[start : start + size]))
-        connection.execute(_expanded(sql, size, len(rows[0])), values)
-        start, left = start + size, left - size
+    for _ in _in_chunks(connection, request):
+        pass
     return connection.total_changes - before
+
+
+def _ask_many(connection: sqlite3.Connection, request: AskMany) -> list[Any]:
+    return [value for cursor in _in_chunks(connection, request) for (text,) in cursor for value in from_json(text)]
+
+
+def _in_chunks(connection: sqlite3.Connection, request: Tell | AskMany) -> Iterator[sqlite3.Cursor]:
+    """Many rows in few statements: a statement is carried out without Python's lock, so other threads run meanwhile."""
+    sql, rows, start = _SQL[request.name], request.rows, 0
+    while start < len(rows):
+        size = next(size for size in _CHUNKS if size <= len(rows) - start)
+        values = list(chain.from_iterable(rows[start : start + size]))
+        yield connection.execute(_expanded(sql, size, len(rows[0])), values)
+        start += size
 
 
 @lru_cache(maxsize=512)
@@ -356,16 +366,20 @@ class _translated:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, Contended):
             raise Conflict("an id that was given to a new job or batch is in use already") from error
-        if isinstance(error, PermissionError | FileExistsError | NotADirectoryError):
+        if isinstance(error, PermissionError | FileExistsError | NotADirectoryError) or (
+            isinstance(error, OSError) and error.errno == errno.EROFS
+        ):
             raise StoreReadOnly(
                 f"{self._url}: {error.strerror.lower() if error.strerror else error} ({error.filename})"
             ) from error
-        if isinstance(error, OSError) and error.errno is not None and os.strerror(error.errno) == os.strerror(28):
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StoreFull(f"{self._url}: no space left on the disk; free some and try again") from error
         if not isinstance(error, sqlite3.Error):
             return
-        code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-        if code == sqlite3.SQLITE_FULL:
+        exact = getattr(error, "sqlite_errorcode", None) or 0
+        code = exact & 0xFF
+        # The first thing that does not fit on a full disk is the shared memory of the write-ahead log.
+        if code == sqlite3.SQLITE_FULL or exact == sqlite3.SQLITE_IOERR_SHMSIZE:
             raise StoreFull(
                 f"{self._url}: the disk is full; free some space and try again, nothing was lost"
             ) from error

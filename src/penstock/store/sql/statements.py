@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from penstock.engine.model import CHANGING_COLUMNS, EVENT_COLUMNS, JOB_COLUMNS
+from penstock.engine.model import CHANGING_COLUMNS, EVENT_COLUMNS, FIXED_COLUMNS, JOB_COLUMNS
 
 Dialect = Literal["sqlite", "postgresql"]
 
@@ -30,6 +30,11 @@ MOVED_COLUMNS = (
     "progress",
 )
 """What changes when a tick keeps its claim: none of it is indexed."""
+
+BORN_COLUMNS = FIXED_COLUMNS + (
+    "status", "phase", "step", "payload", "lane", "batch", "batch_slot", "resource", "due",
+)  # fmt: skip
+"""What a new job brings along; the rest begins as nothing, the same for all."""
 
 CLAIMED_COLUMNS = ("status", "phase", "epoch", "attempt", "worker", "due", "started", "entered")
 BATCH_COLUMNS = (
@@ -134,6 +139,14 @@ def statements(dialect: Dialect) -> dict[str, str]:
         "jobs_of_batch": f"SELECT {job} FROM jobs WHERE id IN (SELECT job FROM members WHERE batch = {one}) ORDER BY id",
         "live_jobs": f"SELECT {job} FROM jobs WHERE finished IS NULL ORDER BY id {lock}",
         "last_runs": _last_runs(w),
+        "still_held": w.pick(
+            f'WITH v("id", "epoch", "moves", "batch") AS (VALUES {ROWS}) SELECT json_group_array(j.id) FROM v'
+            " JOIN jobs j ON j.id = v.id WHERE j.epoch = v.epoch AND j.moves = v.moves AND j.phase = 'held' AND j.gate = ''"
+            " AND j.batch IS v.batch",
+            "SELECT j.id FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[]) AS v(id, epoch, moves, batch)"
+            " JOIN jobs j ON j.id = v.id WHERE j.epoch = v.epoch AND j.moves = v.moves AND j.phase = 'held' AND j.gate = ''"
+            " AND j.batch IS NOT DISTINCT FROM v.batch ORDER BY j.id FOR UPDATE OF j",
+        ),
         "find_move": f"SELECT 1 FROM history WHERE job = {one} AND epoch = {w.arg(2, 'bigint')} AND move = {w.arg(3, 'bigint')}",
         # Choosing: the head of every lane with ready work (a walk from lane to lane, not over jobs), then what follows it.
         "lane_heads": _lane_heads(w),
@@ -172,7 +185,7 @@ def statements(dialect: Dialect) -> dict[str, str]:
         "worker_alive": f"SELECT 1 FROM workers WHERE id = {one} {w.pick('', 'FOR KEY SHARE')}",
         "lock_worker": f"SELECT 1 FROM workers WHERE id = {one} {lock}",
         # Writing jobs.
-        "insert_jobs": w.insert("jobs", JOB_COLUMNS, "ON CONFLICT DO NOTHING"),
+        "insert_jobs": w.insert("jobs", BORN_COLUMNS, "ON CONFLICT DO NOTHING"),
         "put_jobs": w.update("jobs", CHANGING_COLUMNS, ("id",)),
         "move_jobs": w.update("jobs", MOVED_COLUMNS, ("id",)),
         "claim_jobs": w.update("jobs", CLAIMED_COLUMNS, ("id",)),

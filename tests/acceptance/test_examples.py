@@ -1,0 +1,85 @@
+"""The examples, run as a newcomer runs them: in an empty folder, with nothing configured."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+EXPECTED = {
+    "hello": ["Hello, world!"],
+    "retry": [
+        "retry     fetch  Transient: the connection was reset",
+        "retry     fetch  RateLimited: too many requests",
+        "next      fetch",
+        "fail      parse  Permanent: a cell is not a number",
+        "run 2: completed, the sum is 49",
+    ],
+    "wait_and_poll": ["sunrise.mp4", "harbour.mp4", "night train.mp4", "all three waited at once"],
+    "batch_fan_in": [
+        "11 of 12 pages read, 1 failed",
+        "The Penstock Reader: 1171 words, 1 page unreadable",
+    ],
+    "pause_cancel_cleanup": [
+        "the first export is paused half way",
+        "the second is cancelled, and 0 lines are left of it",
+        "60 rows in kept.txt",
+        "the file has 60 lines",
+    ],
+    "priorities": ["an hour old", "urgent 1", "urgent 2", "normal 1", "normal 2", "normal 3"],
+}
+
+
+def run(name: str, folder: Path) -> list[str]:
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")}
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")],
+        cwd=folder, env=environ, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return ended.stdout.splitlines()
+
+
+def test_every_example_is_run_here() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_an_example_does_what_it_says(name: str, tmp_path: Path) -> None:
+    lines = run(name, tmp_path)
+    assert len(lines) == len(EXPECTED[name])
+    for line, expected in zip(lines, EXPECTED[name], strict=True):
+        assert line.startswith(expected)
+
+
+def test_an_example_with_keys_finds_its_jobs_again(tmp_path: Path) -> None:
+    first = run("wait_and_poll", tmp_path)
+    assert run("wait_and_poll", tmp_path) == first
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_examples_use_the_public_api_only(name: str) -> None:
+    tree = ast.parse((EXAMPLES / f"{name}.py").read_text())
+    assert ast.get_docstring(tree), "it does not say what it shows"
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {module for module in imported if module and module.startswith("penstock")} == {"penstock"}
+
+
+def test_hello_is_ten_lines() -> None:
+    lines = (EXAMPLES / "hello.py").read_text().splitlines()
+    assert len([line for line in lines if line and not line.startswith('"""')]) <= 10
+
+
+def test_the_demo_runs_them_all(tmp_path: Path) -> None:
+    environ = {**os.environ, "DEMO_EXIT": "1"}
+    penstock = Path(sys.executable).with_name("penstock")
+    ended = subprocess.run([penstock, "demo"], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout.splitlines()[-1] == "6 examples, 27 jobs, all as expected."
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,199 @@
+"""`penstock worker` and waiting for it: how they end, and who takes over when a process does not get to say goodbye."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from penstock.cli.supervisor import LONGEST_PAUSE, Verdict, judge
+from penstock.engine.watch import EXIT_STUCK
+from tests.support.cli import Cli
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Iterator[Cli]:
+    cli = Cli(tmp_path)
+    yield cli
+    cli.stop()
+
+
+def children(process: int) -> list[psutil.Process]:
+    return psutil.Process(process).children()
+
+
+def nothing_is_held(cli: Cli) -> bool:
+    database = sqlite3.connect(cli.file(".penstock/penstock.db"))
+    held = database.execute("SELECT count(*) FROM jobs WHERE phase = 'held'").fetchone()
+    database.close()
+    return held == (0,)
+
+
+def test_a_worker_runs_what_there_is_and_ends_when_idle(cli: Cli) -> None:
+    ids = [cli.submit("hello", name) for name in "ab"]
+    worker = cli.start("worker", "--stop-when-idle", "300ms", "--processes", "2", "--log-format", "json")
+    assert worker.wait(30) == 0
+    assert all(job["status"] == "completed" for job in cli("jobs", "list", "--json").json["jobs"])
+    lines = [json.loads(line) for line in cli.log.splitlines()]
+    told = {line["job"]: line for line in lines if line["logger"] == "penstock.step"}
+    assert set(told) == set(ids)
+    assert (told[ids[0]]["step"], told[ids[0]]["attempt"], told[ids[0]]["tenant"]) == ("greet", 1, "default")
+
+
+def test_sigterm_lets_running_steps_finish(cli: Cli) -> None:
+    job_id = cli.submit("held", "mark")
+    worker = cli.start_worker()
+    cli.until_file("mark")
+    worker.send_signal(signal.SIGTERM)
+    cli.until(lambda: "1 steps are running" in cli.log, "the worker to drain")
+    queued = cli.submit("hello", "too late")
+    cli.file("go").touch()
+    assert worker.wait(30) == 0
+    assert cli.job(job_id)["status"] == "completed"
+    assert cli.job(queued)["status"] == "queued"
+    assert cli.file("mark").read_text() == "started\n"
+
+
+def test_sigterm_hands_back_what_does_not_finish_within_the_grace(cli: Cli) -> None:
+    job_id = cli.submit("held", "mark")
+    worker = cli.start_worker("--grace", "200ms")
+    cli.until_file("mark")
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(30) == 0
+    job = cli.job(job_id)
+    assert (job["status"], job["attempt"], job["worker"]) == ("queued", 0, None)
+    assert nothing_is_held(cli)
+
+
+def test_a_second_sigterm_ends_at_once(cli: Cli) -> None:
+    job_id = cli.submit("held", "mark")
+    worker = cli.start_worker("--grace", "1h")
+    cli.until_file("mark")
+    worker.send_signal(signal.SIGTERM)
+    cli.until(lambda: "1 steps are running" in cli.log, "the worker to drain")
+    asked = time.monotonic()
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(30) == 0
+    assert time.monotonic() - asked < 10
+    assert (cli.job(job_id)["status"], cli.job(job_id)["attempt"]) == ("queued", 0)
+
+
+def test_ctrl_c_ends_a_worker_with_130(cli: Cli) -> None:
+    worker = cli.start_worker()
+    worker.send_signal(signal.SIGINT)
+    assert worker.wait(30) == 130
+
+
+def test_a_killed_process_is_replaced_and_its_job_is_done(cli: Cli) -> None:
+    cli.environ["PENSTOCK_LEASE"] = "500ms"
+    job_id = cli.submit("held", "mark")
+    worker = cli.start_worker()
+    cli.until_file("mark")
+    killed = children(worker.pid)[0]
+    killed.kill()
+    cli.until(lambda: "was ended by SIGKILL" in cli.log, "the supervisor to notice")
+    cli.file("go").touch()
+    assert cli("jobs", "wait", job_id, "--timeout", "30s").out == '"held"\n'
+    assert [child.pid for child in children(worker.pid)] != [killed.pid]
+    assert cli.file("mark").read_text() == "started\n" * 2
+
+
+def test_a_stuck_process_is_replaced_at_once(cli: Cli) -> None:
+    worker = cli.start_worker()
+    job_id = cli.submit("stuck", "mark")
+    assert cli("jobs", "wait", job_id, "--timeout", "30s").out == '"freed"\n'
+    assert "was stuck and ended itself; starting another in 0.0 s" in cli.log
+    assert worker.poll() is None
+
+
+def test_processes_end_with_their_supervisor(cli: Cli) -> None:
+    job_id = cli.submit("held", "mark")
+    worker = cli.start_worker("--grace", "200ms")
+    cli.until_file("mark")
+    orphans = children(worker.pid)
+    worker.kill()
+    gone, alive = psutil.wait_procs(orphans, timeout=20)
+    assert (len(gone), alive) == (1, [])
+    assert cli.job(job_id)["status"] == "queued"
+
+
+def test_a_worker_whose_app_is_wrong_is_not_started_again(cli: Cli) -> None:
+    worker = cli.start("worker", "--app", "flow:ap")
+    assert worker.wait(30) == 2
+    assert cli.log.count("app: 'flow' has no 'ap'; did you mean flow:app? (from --app)") == 1
+
+
+def test_waiting_for_a_worker_and_ctrl_c(cli: Cli) -> None:
+    """The worker has the job, so whoever waits for it can leave."""
+    cli.start_worker()
+    job_id = cli.submit("held", "mark")
+    waiting = cli.start("jobs", "wait", job_id)
+    cli.until(lambda: f"job {job_id} held: running" in cli.log, "the wait to begin")
+    waiting.send_signal(signal.SIGINT)
+    assert waiting.wait(30) == 130
+    assert f"Interrupted: {job_id} goes on without us" in cli.log
+    assert "not ended after 0.3 s; it goes on without us" in cli("jobs", "wait", job_id, "--timeout", "0.3", code=1).err
+    cli.file("go").touch()
+    assert cli("jobs", "wait", job_id, "--timeout", "30").out == '"held"\n'
+
+
+def test_ctrl_c_while_this_process_does_the_work_hands_it_back(cli: Cli) -> None:
+    cli.environ["PENSTOCK_GRACE"] = "100ms"
+    waiting = cli.start("jobs", "submit", "held", "--payload", '"mark"', "--wait")
+    cli.until_file("mark")
+    waiting.send_signal(signal.SIGINT)
+    assert waiting.wait(30) == 130
+    assert "goes on when a worker runs, `penstock worker --app flow:app`" in cli.log
+    (job,) = cli("jobs", "list", "--json").json["jobs"]
+    assert (job["status"], job["attempt"]) == ("queued", 0)
+    assert "Traceback" not in cli.log
+
+
+def test_a_failed_job_is_exit_code_1(cli: Cli) -> None:
+    said = cli("jobs", "submit", "bad", "--payload", "1", "--wait", code=1)
+    assert "failed" in said.err
+    assert "ValueError: it cannot be done" in said.err
+
+
+def test_waiting_here_for_a_paused_job_would_never_end(cli: Cli) -> None:
+    job_id = cli.submit("hello", "a")
+    cli("jobs", "pause", job_id, "--reason", "lunch")
+    said = cli("jobs", "wait", job_id, code=2)
+    assert f"Error: job {job_id} is paused (lunch), so it will not end" in said.err
+
+
+def test_without_an_app_and_a_worker_nobody_could_do_the_work(cli: Cli) -> None:
+    job_id = cli.submit("hello", "a")
+    del cli.environ["PENSTOCK_APP"]
+    assert "no app is named" in cli("jobs", "wait", job_id, code=2).sentence
+
+
+@pytest.mark.parametrize(
+    ("code", "lived", "failures", "verdict"),
+    [
+        (0, 1.0, 0, Verdict(None)),
+        (2, 1.0, 0, Verdict(None, 2)),
+        (EXIT_STUCK, 1.0, 5, Verdict(0.0)),
+        (-9, 1.0, 0, Verdict(0.5)),
+        (1, 1.0, 2, Verdict(2.0)),
+        (1, 1.0, 50, Verdict(LONGEST_PAUSE)),
+        (-9, 3600.0, 3, Verdict(0.0)),
+    ],
+)
+def test_when_a_process_is_replaced(code: int, lived: float, failures: int, verdict: Verdict) -> None:
+    assert judge(code, lived=lived, failures=failures) == verdict
+
+
+def test_no_process_is_left_behind(cli: Cli) -> None:
+    worker = cli.start_worker("--processes", "2")
+    ours = children(worker.pid)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(30) == 0
+    assert len(ours) == 2
+    assert not any(child.is_running() for child in ours)

@@ -1,0 +1,134 @@
+"""The proof that the simulator finds bugs: plant one, and see how many seeds it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from penstock.engine import lifecycle
+from penstock.engine.errors import LostClaim
+from penstock.engine.model import FINAL, Event, JobRow
+from penstock.simulation import Violation
+from penstock.simulation.many import run_seed
+from penstock.store.memory import MemoryStore
+from penstock.store.protocol import Commit
+
+Patch = pytest.MonkeyPatch
+
+
+def drop_the_fencing_check(patch: Patch) -> None:
+    """Whoever held the job once may still move it."""
+
+    def _held(self: MemoryStore, job_id: str, epoch: int) -> JobRow:
+        if job_id not in self.rows:
+            raise LostClaim(job_id)
+        return self.rows[job_id]
+
+    patch.setattr(MemoryStore, "_held", _held)
+
+
+def commit_counters_apart(patch: Patch) -> None:
+    """Counters are stored when the tick says them, whatever becomes of its transition."""
+    commit = MemoryStore._DO[Commit]
+
+    def _commit(self: MemoryStore, op: Commit) -> Any:
+        row = self.rows.get(op.move.job)
+        if row is not None and op.move.counters is not None:
+            row.counters = op.move.counters
+        return commit(self, op)
+
+    patch.setitem(MemoryStore._DO, Commit, _commit)
+
+
+def free_locks_early(patch: Patch) -> None:
+    """A job that waits loses its locks, not only one that ends."""
+    settle = MemoryStore._settle
+
+    def _settle(self: MemoryStore, row: JobRow, event: Event) -> None:
+        settle(self, row, event)
+        if row.phase == "timed":
+            for lock in [lock for lock, held in self.lock_rows.items() if held.job == row.id]:
+                del self.lock_rows[lock]
+
+    patch.setattr(MemoryStore, "_settle", _settle)
+
+
+def count_a_duplicate(patch: Patch) -> None:
+    """A last commit that comes a second time ends its member of a batch a second time."""
+    commit = MemoryStore._DO[Commit]
+
+    def _commit(self: MemoryStore, op: Commit) -> Any:
+        row = self.rows.get(op.move.job)
+        again = row is not None and any(
+            (event.epoch, event.move) == (op.move.epoch, op.move.number) for event in self.events[row.id]
+        )
+        if row is not None and again and row.batch is not None and row.status in FINAL:
+            batch = self.batch_rows[row.batch]
+            setattr(batch, row.status, getattr(batch, row.status) + 1)
+        return commit(self, op)
+
+    patch.setitem(MemoryStore._DO, Commit, _commit)
+
+
+def forget_to_wake(patch: Patch) -> None:
+    """The sweep finds nothing to send hints for, so a hint that was lost stays lost."""
+
+    async def ready_queues(self: MemoryStore) -> list[str]:
+        return []
+
+    patch.setattr(MemoryStore, "ready_queues", ready_queues)
+
+
+def forget_a_timer(patch: Patch) -> None:
+    """Of the waits that fall due, those of a second try are forgotten."""
+    fall_due = lifecycle.fall_due
+
+    def forgetful(row: JobRow) -> None:
+        if row.attempt < 2:
+            fall_due(row)
+
+    patch.setattr(lifecycle, "fall_due", forgetful)
+
+
+@dataclass(frozen=True)
+class Planted:
+    bug: Callable[[Patch], None]
+    most: int
+    """Seeds within which it must be found: several times what it takes today."""
+
+
+PLANTED = [
+    Planted(drop_the_fencing_check, 300),
+    Planted(commit_counters_apart, 300),
+    Planted(free_locks_early, 300),
+    Planted(count_a_duplicate, 300),
+    Planted(forget_to_wake, 300),
+    Planted(forget_a_timer, 300),
+]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.bug.__name__)
+def test_a_planted_bug_is_found(
+    planted: Planted, monkeypatch: Patch, record_property: Callable[[str, object], None]
+) -> None:
+    found: Violation | None = None
+    taken = 0
+    with monkeypatch.context() as patch:
+        planted.bug(patch)
+        for seed in range(planted.most):
+            try:
+                run_seed(seed, "memory")
+            except Violation as broken:
+                found, taken = broken, seed + 1
+                break
+
+    assert found is not None, f"{planted.bug.__name__} was not found within {planted.most} seeds"
+    record_property(
+        "simulation", f"planted: {planted.bug.__name__} found after {taken} seeds, by the rule: {found.rule}"
+    )
+    assert f"--seed {found.seed}" in found.replay
+    run_seed(found.seed, "memory")
