@@ -298,8 +298,8 @@ class Penstock:
         job = self.engine.new_job(workflow, payload, tenant=tenant, priority=priority)
         await self.engine.set_schedule(name, cron, job, timezone=timezone, enabled=enabled)
 
-    async def unschedule(self, name: str) -> None:
-        if not await self.engine.remove_schedule(name):
+    async def unschedule(self, name: str, *, tenant: str = DEFAULT_TENANT) -> None:
+        if not await self.engine.remove_schedule(name, tenant=tenant):
             raise NotFound(f"there is no schedule {name!r}")
 
     async def schedules(self) -> list[ScheduleRow]:

@@ -222,6 +222,41 @@ def test_a_blocking_step_in_a_thread_is_interrupted_too(tmp_path: Path) -> None:
     assert job.status == "failed" and "hard limit of 0.3 s" in job.error
 
 
+def test_a_soft_limit_interrupts_the_thread_of_a_blocking_step(tmp_path: Path) -> None:
+    flow = Workflow("flow", payload=Count, retry=Retry(attempts=2, base=0))
+    at_once, most = 0, 0
+
+    @flow.step(timeout=0.2)
+    def spin(count: Count, ctx: Context) -> str:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        ctx.progress(1, 2)
+        try:
+            while True:
+                time.sleep(0.01)
+        finally:
+            at_once -= 1
+
+    job = outcome_of(tmp_path, flow, Count())
+    assert (job.status, job.error) == ("failed", "StepTimeout: step 'spin' blocked past 0.2 s")
+    assert (at_once, most) == (0, 1), "the first try has ended before the second begins"
+
+
+def test_a_step_that_asks_for_the_impossible_fails_at_once(tmp_path: Path) -> None:
+    flow = Workflow("flow", payload=Count)
+    tries = []
+
+    @flow.step
+    async def lost(count: Count, ctx: Context) -> Goto:
+        tries.append(1)
+        return Goto("nowhere", count)
+
+    job = outcome_of(tmp_path, flow, Count())
+    assert (job.status, len(tries)) == ("failed", 1)
+    assert "has no step 'nowhere'" in job.error
+
+
 def test_a_plain_def_step_runs_off_the_loop(tmp_path: Path) -> None:
     flow = Workflow("flow", payload=Count)
 

@@ -101,11 +101,11 @@ class Planted:
 
 
 PLANTED = [
-    Planted(drop_the_fencing_check, 300),
+    Planted(drop_the_fencing_check, 500),
     Planted(commit_counters_apart, 300),
     Planted(free_locks_early, 300),
-    Planted(count_a_duplicate, 300),
-    Planted(forget_to_wake, 300),
+    Planted(count_a_duplicate, 1000),
+    Planted(forget_to_wake, 500),
     Planted(forget_a_timer, 300),
 ]
 

@@ -1,4 +1,4 @@
-"""Thousands of seeds of the built-in scenario: every rule holds after every transaction, and every job comes to its end."""
+"""Thousands of seeds of the built-in scenario: every rule holds after every transaction, and every job ends."""
 
 from __future__ import annotations
 

@@ -28,8 +28,7 @@ class PostgresServer:
     def __init__(self) -> None:
         self._programs = _programs()
         self._as_postgres = _drop_root() if os.getuid() == 0 else []
-        # A short path: a socket's name may have about a hundred characters.
-        self.folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
+        self.folder = Path(tempfile.mkdtemp(prefix="pg-", dir=_place()))
         if self._as_postgres:
             shutil.chown(self.folder, "postgres", "postgres")
         self._process: subprocess.Popen[bytes] | None = None
@@ -127,6 +126,13 @@ class PostgresServer:
 
     def _last_words(self) -> str:
         return " ".join(self._log.read_text(errors="replace").split()[-40:])
+
+
+def _place() -> str:
+    """A short path, since a socket's name has about a hundred characters; in memory where there is plenty of it."""
+    memory = "/dev/shm"
+    roomy = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 4 << 30
+    return memory if roomy else "/tmp"
 
 
 def _programs() -> Path:

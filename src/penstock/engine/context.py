@@ -99,7 +99,7 @@ class Context:
         now = self._engine.clock.now()
         if now - self._noted >= PROGRESS_EVERY:
             self._noted = now
-            self._engine.in_background(self._engine.group.do(Note(self.row.id, self.row.epoch, self._progress)))
+            self._engine.note_progress(Note(self.row.id, self.row.epoch, self._progress))
 
     async def checkpoint(self, payload: Any) -> None:
         """Make `payload` (and what was counted) durable now: after a crash this step begins with it. Raises `LostClaim` if the

@@ -37,7 +37,7 @@ from penstock.engine.model import DEFAULT_QUEUE, DEFAULT_TENANT, Job, JobRow, Ne
 from penstock.engine.priority import Priority
 from penstock.engine.schedule import Cron
 from penstock.engine.tick import Tick
-from penstock.engine.watch import Interrupted, LoopGuard, Watch
+from penstock.engine.watch import LoopGuard, Watch
 from penstock.engine.workflow import Workflow
 from penstock.store import encoding
 from penstock.store.protocol import (
@@ -52,6 +52,7 @@ from penstock.store.protocol import (
     HandBack,
     JobFilter,
     Leave,
+    Note,
     Op,
     OpenBatch,
     RemoveSchedule,
@@ -64,7 +65,6 @@ from penstock.store.protocol import (
     Submitted,
     Tidied,
     Tidy,
-    Write,
     Write,
 )  # fmt: skip
 
@@ -164,6 +164,7 @@ class Engine:
         if outputs is not None:
             outputs.connect(store, self.write)
         self._finals: dict[str, asyncio.Event] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
         for workflow in workflows:
             self.add(workflow)
 
@@ -295,8 +296,8 @@ class Engine:
         next_due = Cron(cron, timezone).after(await self.store.now())
         await self.group.do(SetSchedule(checked_key(name), job.tenant, cron, timezone, next_due, job, enabled))
 
-    async def remove_schedule(self, name: str) -> bool:
-        gone: bool = await self.group.do(RemoveSchedule(name))
+    async def remove_schedule(self, name: str, *, tenant: str = DEFAULT_TENANT) -> bool:
+        gone: bool = await self.group.do(RemoveSchedule(name, tenant))
         return gone
 
     # The doors for delivery
@@ -306,7 +307,7 @@ class Engine:
         queue: str = DEFAULT_QUEUE,
         *,
         room: int = 1,
-        start: Callable[[Coroutine[Any, Any, None]], object] | None = None,
+        start: Callable[[Coroutine[Any, Any, float | None]], object] | None = None,
     ) -> Wake | None:
         """Let the store pick the best jobs now and advance them. None: nothing to do here.
 
@@ -315,13 +316,12 @@ class Engine:
         claimed = await self._claim(queue, room if start else 1)
         if claimed is None:
             return Wake(0.0)
-        for row in claimed.rows:
-            tick = self._tick(row)
-            if start is None:
-                await tick
-            else:
-                start(tick)
-        return None if claimed.wake is None else Wake(claimed.wake)
+        if start is not None:
+            for row in claimed.rows:
+                start(self._tick(row))
+            return None if claimed.wake is None else Wake(claimed.wake)
+        delays = [claimed.wake, *[await self._tick(row) for row in claimed.rows]]
+        return min((Wake(delay) for delay in delays if delay is not None), key=lambda wake: wake.delay, default=None)
 
     async def advance(self, job_id: str, *, lease: float | None = None) -> Wake | None:
         """Advance this very job: limits count, priority does not. With `lease` (functions that come and go) the claim lapses by
@@ -332,14 +332,8 @@ class Engine:
         except LostClaim:
             self._given_up(worker)
             return Wake(0.0)
-        for row in claimed.rows:
-            await self._tick(row)
-        if not claimed.rows:
-            return None if claimed.wake is None else Wake(claimed.wake)
-        row_now = await self.store.job(job_id)
-        if row_now is None or row_now.phase not in ("ready", "timed"):
-            return None
-        return Wake(max(0.0, (row_now.due or 0.0) - await self.store.now()) if row_now.phase == "timed" else 0.0)
+        delay = await self._tick(claimed.rows[0]) if claimed.rows else claimed.wake
+        return None if delay is None else Wake(delay)
 
     async def sweep(self) -> Swept:
         """Fire schedules, give up the dead, drop the old, and send the hints that may have been lost."""
@@ -371,7 +365,7 @@ class Engine:
                 template, id=self.new_id(), key=f"schedule:{schedule.name}:{schedule.next_due:.0f}", again=False
             )
             next_due = Cron(schedule.cron, schedule.timezone).after(now)
-            fired += await self.group.do(Fire(schedule.name, schedule.next_due, next_due, job))
+            fired += await self.group.do(Fire(schedule.name, schedule.tenant, schedule.next_due, next_due, job))
         return fired
 
     async def _claim(self, queue: str, room: int) -> Claimed | None:
@@ -404,7 +398,7 @@ class Engine:
         """The store may think that this worker holds jobs which nothing here advances: the next sweep gives them back."""
         self._uncertain = True
 
-    def _tick(self, row: JobRow) -> Coroutine[Any, Any, None]:
+    def _tick(self, row: JobRow) -> Coroutine[Any, Any, float | None]:
         return Tick(self, row, self.workflows[row.workflow]).run()
 
     async def commit(self, op: Op) -> Any:
@@ -544,20 +538,26 @@ class Engine:
         return self.draining or job_id in self._gates
 
     async def in_thread(self, tick: Tick, call: Callable[..., Any], *args: Any) -> Any:
-        """A blocking step gets a thread, which its hard limit can interrupt."""
+        """A blocking step gets a thread, which its limits can interrupt."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(64, "penstock-step")
+        self._loop = asyncio.get_running_loop()
 
         def run() -> Any:
             tick.thread = threading.get_ident()
             try:
                 return call(*args)
-            except Interrupted:
-                return None
             finally:
                 tick.thread = None
 
-        return await asyncio.get_running_loop().run_in_executor(self._pool, run)
+        return await self._loop.run_in_executor(self._pool, run)
+
+    def note_progress(self, note: Note) -> None:
+        """Show how far a step is; also from the thread of a blocking one."""
+        if self._loop is not None and asyncio._get_running_loop() is None:
+            self._loop.call_soon_threadsafe(self.note_progress, note)
+        else:
+            self.in_background(self.group.do(note))
 
     def in_background(self, work: Awaitable[Any]) -> None:
         """Do it, tell of its failure, and keep it alive until then."""

@@ -33,7 +33,7 @@ def born(new: NewJob, *, run: int, now: float, by_tenant: bool, batch_limited: b
         id=new.id, tenant=new.tenant, workflow=new.workflow, key=new.key or new.id, run=run, queue=new.queue, digest=new.digest,
         parent=new.parent, fan_in=new.fan_in, cleanup=new.cleanup, base=new.base, period=new.period, cap=new.cap,
         aged_from=now if new.aged_from is None else to_the_tick(new.aged_from), created=now,
-        status="queued", phase="ready", step=new.step, payload=new.payload, lane="",
+        status=_ready_status(new.step, new.cleanup), phase="ready", step=new.step, payload=new.payload, lane="",
         batch=new.batch, batch_slot=new.batch if batch_limited else None, resource=new.resource,
     )  # fmt: skip
     if new.after > 0:
@@ -129,10 +129,11 @@ def resume(row: JobRow, *, now: float) -> None:
     if row.status != "paused":
         raise Conflict(f"job {row.id} is {_spoken(row)}, not paused")
     row.reason = None
+    row.status, row.phase = _ready_status(row.step, row.cleanup), "ready"
     if row.due is not None and row.due > now:
-        row.status, row.phase = "waiting", "timed"
+        _wait(row, row.due)
     else:
-        row.status, row.phase, row.due = "queued", "ready", None
+        row.due = None
 
 
 def cancel(row: JobRow, *, now: float, by_tenant: bool) -> None:
@@ -199,6 +200,11 @@ def told(row: JobRow, move: Move, *, now: float, ran: tuple[str, int], refused: 
     kind = "refused" if refused else move.kind
     note = _storable(move.error)
     return Event(row.id, now, kind, step, row.status, move.epoch, move.number, attempt, move.took, move.worker, note)
+
+
+def _ready_status(step: str, cleanup: str | None) -> str:
+    """A job whose next step is its clean-up is being cancelled, also in its second run or after it was parked."""
+    return "canceling" if step == cleanup else "queued"
 
 
 def _carry(row: JobRow, move: Move) -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from penstock.engine.errors import InvalidRequest
 
 TOP = 100
+SLOWEST = 366 * 86_400
+"""Seconds for one point; more than a year is no ageing at all."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -30,8 +32,8 @@ class Priority:
         for name, value in (("base", self.base), ("cap", self.cap)):
             if not isinstance(value, int) or not 0 <= value <= TOP:
                 raise InvalidRequest(f"Priority: {name} must be a whole number from 0 to {TOP}, not {value!r}")
-        if self.ageing is not None and (not isinstance(self.ageing, int) or self.ageing < 1):
-            raise InvalidRequest(f"Priority: ageing must be whole seconds, at least 1, or None, not {self.ageing!r}")
+        if self.ageing is not None and (not isinstance(self.ageing, int) or not 1 <= self.ageing <= SLOWEST):
+            raise InvalidRequest(f"Priority: ageing must be whole seconds, 1 to {SLOWEST}, or None, not {self.ageing!r}")
 
 
 def effective(base: int, period: int, cap: int, age: float) -> float:

@@ -14,7 +14,7 @@ class Retry:
 
     `attempts` counts every try, the first too. The n-th retry waits `base · factor^(n-1)` seconds, at most `cap`, moved by
     up to ± `jitter` of itself so that a thousand failures do not come back in the same second. `fatal` names exception types
-    that fail at once, beside `Permanent`. Rate limits have a budget of their own (`rate_limited`): they say nothing about the job.
+    that fail at once, beside `Permanent` and `InvalidRequest`. Rate limits have a budget of their own (`rate_limited`): they say nothing about the job.
     """
 
     attempts: int = 5
@@ -51,7 +51,7 @@ def judge(error: BaseException, policy: Retry, *, attempt: int, throttled: int, 
     """Decide by the error's type: pure, so that every delivery decides alike."""
     if isinstance(error, Ambiguous):
         return Verdict(None, parks=True)
-    if isinstance(error, Permanent) or (policy.fatal and isinstance(error, policy.fatal)):
+    if isinstance(error, Permanent | InvalidRequest) or (policy.fatal and isinstance(error, policy.fatal)):
         return Verdict(None)
     if isinstance(error, RateLimited):
         if throttled >= policy.rate_limited:

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.context import Context
-from penstock.engine.errors import InvalidPayload, InvalidRequest, LostClaim, Permanent, StepTimeout, StoreError
+from penstock.engine.errors import InvalidPayload, LostClaim, Permanent, StepTimeout, StoreError
 from penstock.engine.model import FINAL, JobRow
 from penstock.engine.outcome import Again, Goto, Move
 from penstock.engine.retry import judge
@@ -58,8 +58,9 @@ class Tick:
         """The job as this tick knows it; each commit gives a new one."""
         return self.context.row
 
-    async def run(self) -> None:
-        """Never raises but for cancellation: whatever happens is a decision about the job."""
+    async def run(self) -> float | None:
+        """Never raises but for cancellation: whatever happens is a decision about the job. Returns in how many seconds the job
+        is to be advanced again, or None."""
         engine, row = self.engine, self.row
         job = row.id
         self.task = asyncio.current_task()
@@ -70,14 +71,16 @@ class Tick:
             while True:
                 move = await self._decide()
                 if self.abandoned:
-                    return
+                    return None
                 landed = await self._store(move)
                 if move.writes and landed is not None and (names := self.context.take_outputs()):
                     await engine.publish(names)
-                if landed is None or not landed.kept:
-                    if landed is not None and landed.row.status in FINAL:
+                if landed is None:
+                    return None
+                if not landed.kept:
+                    if landed.row.status in FINAL:
                         engine.tell_final(job)
-                    return
+                    return _delay(landed.row, move)
                 self.context = Context(engine, landed.row)
         finally:
             self.context.close("the tick is over")
@@ -101,9 +104,8 @@ class Tick:
             self.engine.doubt()
             return None
         except Exception as error:
-            # The store refused what the tick brought along (its own rows, a spawned job, a batch): the step's mistake.
-            refusal = error if isinstance(error, InvalidRequest) else _own_rows_failed(error)
-            return await self._store(self._failure(refusal, self.workflow.steps[self.row.step]))
+            # The store refused what the tick brought along: its own rows, a spawned job, a batch.
+            return await self._store(self._failure(error, self.workflow.steps[self.row.step]))
 
     async def _decide(self) -> Move:
         row = self.row
@@ -134,9 +136,8 @@ class Tick:
                 raise
             return self._failure(StepTimeout(f"step {step.name!r} ran longer than {step.timeout:g} s"), step)
         except Interrupted:
-            return self._failure(
-                StepTimeout(f"step {step.name!r} blocked past its hard limit of {step.hard_timeout:g} s"), step
-            )
+            limit = f"{step.timeout:g} s" if self.overtime else f"its hard limit of {step.hard_timeout:g} s"
+            return self._failure(StepTimeout(f"step {step.name!r} blocked past {limit}"), step)
         except LostClaim as error:
             self.abandoned = True
             self.engine.doubt()
@@ -226,7 +227,7 @@ def told_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {message}"[:MESSAGE_LIMIT]
 
 
-def _own_rows_failed(error: Exception) -> Exception:
-    if type(error).__name__ in ("IntegrityError", "UniqueViolationError"):
-        return Permanent(f"the step's own rows were refused: {told_error(error)}")
-    return error
+def _delay(row: JobRow, move: Move) -> float | None:
+    if row.phase == "ready":
+        return 0.0
+    return move.after if row.phase == "timed" else None

@@ -58,7 +58,10 @@ class Watch:
                     self._take_away(tick)
                 elif tick.soft is not None and now >= tick.soft and not tick.overtime:
                     tick.overtime = True
-                    tick.cut("soft time limit")
+                    if tick.thread is not None:
+                        interrupt(tick.thread)
+                    else:
+                        tick.cut("soft time limit")
         self._task = None
 
     def _take_away(self, tick: Tick) -> None:

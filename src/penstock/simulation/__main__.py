@@ -71,7 +71,8 @@ def summary(total: Sum) -> str:
     rate = total.seeds / total.wall if total.wall else 0.0
     lines = [
         f"{total.seeds:,} seeds, {len(total.failures):,} failed; {rate:.0f} seeds/s,"
-        f" {total.cpu / max(1, total.seeds) * 1000:.1f} ms of CPU each; {total.jobs:,} jobs, {total.transactions:,} transactions, {total.virtual / 3600:,.0f} virtual hours",
+        f" {total.cpu / max(1, total.seeds) * 1000:.1f} ms of CPU each",
+        f"{total.jobs:,} jobs, {total.transactions:,} transactions, {total.virtual / 3600:,.0f} virtual hours",
         "stores: " + _counts(total.stores),
         "jobs ended: " + _counts(total.statuses),
         "faults: " + _counts(total.faults),

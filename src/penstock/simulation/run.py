@@ -1,4 +1,4 @@
-"""One run: a seed, a store, workers, a scenario; trouble for a while, then peace, and everything must come to its end."""
+"""One run: a seed, a store, workers, a scenario; trouble for a while, then peace, and every job must end."""
 
 from __future__ import annotations
 
@@ -66,8 +66,9 @@ def simulate(
 ) -> Report:
     """Run `scenario` against `workflows` in a world made from `seed`, or raise `Violation`.
 
-    `faults` gives each fault of `faults.RANGES` its probability; None draws them from the seed. After about `trouble` seconds
-    of virtual time nothing goes wrong any more, paused jobs are let go, and every job must be final within `patience` seconds.
+    `faults` gives each fault of `faults.RANGES` its probability; None draws them from the seed. After about `trouble`
+    seconds of virtual time nothing goes wrong any more, paused jobs are let go, and every job must be final within
+    `patience` seconds.
     """
     rng = random.Random(seed)
     loop = VirtualLoop(START)  # type: ignore[abstract]  # sockets and subprocesses are what it lacks on purpose
@@ -141,7 +142,9 @@ class _Run:
         app = self._client(client)
         work = world.loop.create_task(self._play(scenario, app), name="scenario", context=client.context)
         chaos = world.loop.create_task(self._chaos(), name="chaos")
-        await asyncio.wait([work], timeout=self._trouble)
+        end = world.loop.time() + self._trouble
+        while world.loop.time() < end and not (work.done() and not world.checker.unfinished):
+            await asyncio.sleep(0.5)
         world.faults.stop()
         world.outage_until = 0.0
         world.note("world", "trouble is over")

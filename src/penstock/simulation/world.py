@@ -1,7 +1,7 @@
 """The simulated world: its dice, its trace of what happened, and what steps may do in it.
 
-`effect`, `tally`, `enter` and `expect` are for steps. Outside a simulation they do nothing (`tally` counts), so production
-code may keep them.
+`effect`, `tally`, `enter` and `expect` are for steps. Outside a simulation they do nothing (`tally` counts), so
+production code may keep them.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def here() -> Machine | None:
 
 
 async def effect(name: str, key: str = "") -> None:
-    """Say that a step acts on the outside world here: now and then the simulator kills the process just before or after."""
+    """Say that a step acts on the outside world: now and then the simulator kills the process just before or after."""
     machine = here()
     if machine is not None:
         await machine.world.do_effect(machine, name, key)

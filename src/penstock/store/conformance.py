@@ -441,17 +441,18 @@ class _Operations:
         due = self._clock.now() + self._rng.choice((1.0, 30.0))
         cron, zone = self._rng.choice(("* * * * *", "0 * * * *")), self._rng.choice(("UTC", "Europe/Zurich"))
         enabled = self._maybe(0.9)
-        return SetSchedule(self._rng.choice("st"), "acme", cron, zone, due, self._new_job(keyed=0.2), enabled)
+        name, tenant = self._rng.choice("st"), self._rng.choice(_TENANTS)
+        return SetSchedule(name, tenant, cron, zone, due, self._new_job(keyed=0.2), enabled)
 
     def remove_schedule(self) -> RemoveSchedule:
-        return RemoveSchedule(self._rng.choice("st"))
+        return RemoveSchedule(self._rng.choice("st"), self._rng.choice(_TENANTS))
 
     def fire(self) -> Fire:
         if not self._schedules:
-            return Fire("s", 1.0, 2.0, self._new_job())
+            return Fire("s", "acme", 1.0, 2.0, self._new_job())
         schedule = self._rng.choice(self._schedules)
         due = schedule.next_due if self._maybe(0.8) else 1.0
-        return Fire(schedule.name, due, due + 60.0, self._new_job())
+        return Fire(schedule.name, schedule.tenant, due, due + 60.0, self._new_job())
 
     def beat(self) -> Beat:
         worker = self._rng.choice(_WORKERS)

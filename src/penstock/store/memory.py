@@ -73,7 +73,7 @@ class MemoryStore:
         self.member_rows: dict[str, dict[str, str | None]] = {}
         self.lock_rows: dict[tuple[str, str], LockRow] = {}
         self.worker_rows: dict[str, WorkerRow] = {}
-        self.schedule_rows: dict[str, ScheduleRow] = {}
+        self.schedule_rows: dict[tuple[str, str], ScheduleRow] = {}
         self.limit_rows: dict[str, int] = {}
         self.written: list[Any] = []
         self._hints: set[str] = set()
@@ -447,22 +447,22 @@ class MemoryStore:
         self._hints.add(ANY_QUEUE)
 
     def _set_schedule(self, op: SetSchedule) -> None:
-        old = self.schedule_rows.get(op.name)
+        old = self.schedule_rows.get((op.tenant, op.name))
         same = old is not None and (old.cron, old.timezone) == (op.cron, op.timezone)
-        self.schedule_rows[op.name] = ScheduleRow(
+        self.schedule_rows[op.tenant, op.name] = ScheduleRow(
             op.name, op.tenant, op.cron, op.timezone, old.next_due if same and old else op.next_due, encoding.dump(op.job), op.enabled,
             old.last_fired if old else None,
         )  # fmt: skip
 
     def _remove_schedule(self, op: RemoveSchedule) -> bool:
-        return self.schedule_rows.pop(op.name, None) is not None
+        return self.schedule_rows.pop((op.tenant, op.name), None) is not None
 
     def _fire(self, op: Fire) -> bool:
-        old = self.schedule_rows.get(op.name)
+        old = self.schedule_rows.get((op.tenant, op.name))
         if old is None or not old.enabled or old.next_due != op.due:
             return False
         self._submit(Submit((op.job,)))
-        self.schedule_rows[op.name] = replace(old, next_due=op.next_due, last_fired=op.due)
+        self.schedule_rows[op.tenant, op.name] = replace(old, next_due=op.next_due, last_fired=op.due)
         return True
 
     def _beat(self, op: Beat) -> bool:
@@ -585,7 +585,7 @@ class MemoryStore:
         return [replace(w, holds=holds.get(w.id, 0)) for w in sorted(self.worker_rows.values(), key=lambda w: w.id)]
 
     async def schedules(self) -> list[ScheduleRow]:
-        return sorted(self.schedule_rows.values(), key=lambda s: s.name)
+        return sorted(self.schedule_rows.values(), key=lambda s: (s.tenant, s.name))
 
     async def limits(self) -> dict[str, int]:
         return dict(self.limit_rows)

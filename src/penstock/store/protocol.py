@@ -135,6 +135,7 @@ class RemoveSchedule:
     """Answers whether there was one."""
 
     name: str
+    tenant: str
 
 
 @dataclass(slots=True, frozen=True)
@@ -142,6 +143,7 @@ class Fire:
     """Submit a schedule's job if `due` is still its next firing, and set the next. Answers whether it fired."""
 
     name: str
+    tenant: str
     due: float
     next_due: float
     job: NewJob

@@ -143,14 +143,15 @@ workers = Table(
 
 schedules = Table(
     "schedules", metadata,
-    Column("name", _Text, primary_key=True),
     Column("tenant", _Text, nullable=False),
+    Column("name", _Text, nullable=False),
     Column("cron", _Text, nullable=False),
     Column("timezone", _Text, nullable=False),
     Column("next_due", Float(53), nullable=False),
     Column("job", _Text, nullable=False),
     Column("enabled", Boolean, nullable=False),
     Column("last_fired", Float(53)),
+    PrimaryKeyConstraint("tenant", "name"),
 )  # fmt: skip
 
 limits = Table(

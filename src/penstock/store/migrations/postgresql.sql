@@ -117,15 +117,15 @@ CREATE TABLE outputs (
 );
 CREATE INDEX outputs_unpublished ON outputs (name) WHERE published = 0;
 CREATE TABLE schedules (
-    name TEXT COLLATE "C" NOT NULL,
     tenant TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
     cron TEXT COLLATE "C" NOT NULL,
     timezone TEXT COLLATE "C" NOT NULL,
     next_due FLOAT(53) NOT NULL,
     job TEXT COLLATE "C" NOT NULL,
     enabled BOOLEAN NOT NULL,
     last_fired FLOAT(53),
-    PRIMARY KEY (name)
+    PRIMARY KEY (tenant, name)
 );
 CREATE TABLE workers (
     id TEXT COLLATE "C" NOT NULL,

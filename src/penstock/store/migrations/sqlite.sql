@@ -117,15 +117,15 @@ CREATE TABLE outputs (
 );
 CREATE INDEX outputs_unpublished ON outputs (name) WHERE published = 0;
 CREATE TABLE schedules (
-    name TEXT NOT NULL,
     tenant TEXT NOT NULL,
+    name TEXT NOT NULL,
     cron TEXT NOT NULL,
     timezone TEXT NOT NULL,
     next_due FLOAT NOT NULL,
     job TEXT NOT NULL,
     enabled BOOLEAN NOT NULL,
     last_fired FLOAT,
-    PRIMARY KEY (name)
+    PRIMARY KEY (tenant, name)
 );
 CREATE TABLE workers (
     id TEXT NOT NULL,

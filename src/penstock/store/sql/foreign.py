@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Executable, text
 from sqlalchemy.engine.interfaces import Dialect
+from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql import ClauseElement
 
 
@@ -29,7 +30,10 @@ def compiled(statement: Executable | str | tuple[str, dict[str, Any]], dialect: 
     elif isinstance(statement, tuple):
         clause = text(statement[0]).bindparams(**statement[1])
     assert isinstance(clause, ClauseElement)
-    done: Any = clause.compile(dialect=_dialect(dialect), compile_kwargs={"render_postcompile": True})
+    options = {} if isinstance(clause, ExecutableDDLElement) else {"compile_kwargs": {"render_postcompile": True}}
+    done: Any = clause.compile(dialect=_dialect(dialect), **options)  # type: ignore[arg-type]
+    if isinstance(clause, ExecutableDDLElement):
+        return str(done), ()
     values = {**done.construct_params(), **_defaults(done)}
     processors = done._bind_processors
     order = done.positiontup or []

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from penstock.engine.clock import Clock, SystemClock, to_the_tick
-from penstock.engine.errors import CommitUnknown, PenstockError, SchemaMismatch, StoreError, StoreUnavailable
+from penstock.engine.errors import CommitUnknown, InvalidRequest, PenstockError, SchemaMismatch, StoreError, StoreUnavailable
 from penstock.store import migrations
 from penstock.store.protocol import ANY_QUEUE, Applied, Beat, Leave, Op, SetLimits
 from penstock.store.sql.postgres_connection import (
@@ -397,7 +397,7 @@ async def _guarded(connection: Connection, request: Guarded) -> BaseException | 
         raise
     except Exception as error:
         await connection.execute("ROLLBACK TO own; RELEASE own")
-        return error
+        return InvalidRequest(f"own rows were refused: {type(error).__name__}: {error}")
     await connection.execute("RELEASE own")
     return None
 

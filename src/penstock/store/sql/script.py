@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from penstock.engine import lifecycle
-from penstock.engine.errors import Conflict, InvalidRequest, LostClaim, NotFound, PenstockError
+from penstock.engine.errors import Conflict, LostClaim, NotFound, PenstockError
 from penstock.engine.lane import Limits, lane_of, tenants_limited
 from penstock.engine.model import CHANGING_COLUMNS, EVENT_COLUMNS, FINAL, JOB_COLUMNS, Event, JobRow, NewJob
 from penstock.engine.outcome import Move
@@ -528,16 +528,16 @@ class Script(Claims):
         )
 
     def _remove_schedule(self, op: RemoveSchedule) -> Steps[bool]:
-        return bool((yield Tell("drop_schedule", [(op.name,)])))
+        return bool((yield Tell("drop_schedule", [(op.tenant, op.name)])))
 
     def _fire(self, op: Fire) -> Steps[bool]:
-        if not (yield Ask("schedule_due", (op.name, op.due))):
+        if not (yield Ask("schedule_due", (op.tenant, op.name, op.due))):
             return False
         told: list[Any] = [None]
         yield from self._submits([(0, (op.job,))], told)
         if isinstance(told[0], PenstockError):
             raise told[0]
-        yield Tell("fire_schedule", [(op.next_due, op.name, op.due)])
+        yield Tell("fire_schedule", [(op.next_due, op.tenant, op.name, op.due)])
         return True
 
     def _beat(self, op: Beat) -> Steps[bool]:
@@ -573,7 +573,7 @@ class Script(Claims):
     def _write(self, op: Write) -> Steps[None]:
         error: BaseException | None = yield Guarded(op.statements)
         if error is not None:
-            raise InvalidRequest(f"the statements were refused: {error}") from error
+            raise error
 
     def _tidy(self, op: Tidy) -> Steps[Tidied]:
         given_up, woken = yield from self._wake_and_give_up()

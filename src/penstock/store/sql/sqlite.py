@@ -21,6 +21,7 @@ from pydantic_core import from_json
 
 from penstock.engine.clock import Clock, SystemClock, to_the_tick
 from penstock.engine.errors import (
+    InvalidRequest,
     Conflict,
     PenstockError,
     SchemaMismatch,
@@ -340,7 +341,7 @@ def _guarded(connection: sqlite3.Connection, request: Guarded) -> BaseException 
             raise
         connection.execute("ROLLBACK TO own")
         connection.execute("RELEASE own")
-        return error
+        return InvalidRequest(f"own rows were refused: {type(error).__name__}: {error}")
     connection.execute("RELEASE own")
     return None
 

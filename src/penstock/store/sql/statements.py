@@ -227,16 +227,20 @@ def statements(dialect: Dialect) -> dict[str, str]:
         "insert_limits": w.insert("limits", ("key", "most")),
         "put_schedule": w.insert(
             "schedules", ("name", "tenant", "cron", "timezone", "next_due", "job", "enabled"),
-            "ON CONFLICT (name) DO UPDATE SET tenant = excluded.tenant, cron = excluded.cron, timezone = excluded.timezone,"
+            "ON CONFLICT (tenant, name) DO UPDATE SET cron = excluded.cron, timezone = excluded.timezone,"
             " next_due = CASE WHEN schedules.cron = excluded.cron AND schedules.timezone = excluded.timezone"
             " THEN schedules.next_due ELSE excluded.next_due END, job = excluded.job, enabled = excluded.enabled",
         ),
-        "schedule_due": f"SELECT 1 FROM schedules WHERE name = {one} AND next_due = {w.arg(2, 'float8')} AND enabled {lock}",
-        "drop_schedule": w.delete("schedules", ("name",)),
+        "schedule_due": (
+            f"SELECT 1 FROM schedules WHERE tenant = {one} AND name = {two} AND next_due = {w.arg(3, 'float8')} AND enabled {lock}"
+        ),
+        "drop_schedule": w.delete("schedules", ("tenant", "name")),
         "fire_schedule": w.pick(
-            "UPDATE schedules SET last_fired = next_due, next_due = ?1 WHERE name = ?2 AND next_due = ?3 AND enabled",
-            "UPDATE schedules SET last_fired = schedules.next_due, next_due = v.next FROM unnest($1::float8[], $2::text[], $3::float8[])"
-            " AS v(next, name, due) WHERE schedules.name = v.name AND schedules.next_due = v.due AND schedules.enabled",
+            "UPDATE schedules SET last_fired = next_due, next_due = ?1"
+            " WHERE tenant = ?2 AND name = ?3 AND next_due = ?4 AND enabled",
+            "UPDATE schedules SET last_fired = schedules.next_due, next_due = v.next"
+            " FROM unnest($1::float8[], $2::text[], $3::text[], $4::float8[]) AS v(next, tenant, name, due)"
+            " WHERE schedules.tenant = v.tenant AND schedules.name = v.name AND schedules.next_due = v.due AND schedules.enabled",
         ),
         # Retention: what may be submitted again by its key keeps the key.
         "outlived": (

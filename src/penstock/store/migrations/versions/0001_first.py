@@ -184,15 +184,15 @@ def upgrade() -> None:
     )
     op.create_table(
         "schedules",
-        sa.Column("name", TEXT, nullable=False),
         sa.Column("tenant", TEXT, nullable=False),
+        sa.Column("name", TEXT, nullable=False),
         sa.Column("cron", TEXT, nullable=False),
         sa.Column("timezone", TEXT, nullable=False),
         sa.Column("next_due", FLOAT, nullable=False),
         sa.Column("job", TEXT, nullable=False),
         sa.Column("enabled", sa.Boolean(), nullable=False),
         sa.Column("last_fired", FLOAT, nullable=True),
-        sa.PrimaryKeyConstraint("name"),
+        sa.PrimaryKeyConstraint("tenant", "name"),
     )
     op.create_table(
         "workers",
