@@ -21,9 +21,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from penstock.engine.errors import (
-    InvalidRequest,
     CommitUnknown,
     InvalidConfiguration,
+    InvalidRequest,
     LostClaim,
     PenstockError,
     SchemaMismatch,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import FollowUp, Penstock
+from penstock.delivery.contract import Task, contract_workflows
 from penstock.engine.errors import StoreError
 from tests.support.crash_flow import EFFECTS, POLLS, Item, crash_workflows
 from tests.support.embedded_harness import EmbeddedHarness
@@ -111,3 +112,27 @@ def test_postgresql_restarts_while_workers_are_killed(postgres_server: PostgresS
         await harness.start()
 
     asyncio.run(under_fire(postgres_server.fresh_database(), both))
+
+
+def test_a_worker_that_died_on_this_machine_is_given_up_at_once(tmp_path: Path) -> None:
+    """The lease here is an hour: only the look at the dead process can free the job."""
+
+    async def main() -> None:
+        store_url = f"sqlite:///{tmp_path}/jobs.db"
+        harness = EmbeddedHarness(store_url, lease=3600)
+        try:
+            await harness.start()
+            async with Penstock(workflows=contract_workflows(), store=store_url, outputs=".") as app:
+                job = (await app.submit("contract", Task(steps=1, pause=3600))).job_id
+                async with asyncio.timeout(PATIENCE):
+                    while (await app.job(job)).status != "running":
+                        await asyncio.sleep(0.02)
+                await harness.kill()
+                await harness.start()
+                async with asyncio.timeout(PATIENCE):
+                    while [event.kind for event in await app.history(job)] != ["crash"]:
+                        await asyncio.sleep(0.02)
+        finally:
+            await harness.close()
+
+    asyncio.run(main())

@@ -15,13 +15,15 @@ ROOT = Path(__file__).parents[2]
 
 
 class EmbeddedHarness:
-    def __init__(self, store_url: str) -> None:
+    def __init__(self, store_url: str, *, lease: float = 2.0) -> None:
         self.store_url = store_url
+        self._lease = lease
         self._processes: list[subprocess.Popen[str]] = []
 
     async def start(self, *, workers: int = 1, deaf: bool = False) -> None:
         for _ in range(workers):
-            command = [sys.executable, "-m", "tests.support.contract_worker", self.store_url, *(["--deaf"] if deaf else [])]
+            command = [sys.executable, "-m", "tests.support.contract_worker", self.store_url, f"--lease={self._lease}"]
+            command += ["--deaf"] if deaf else []
             process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
             self._processes.append(process)
         for process in self._processes[-workers:]:

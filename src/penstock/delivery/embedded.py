@@ -50,6 +50,7 @@ class Embedded:
 
     async def start(self) -> None:
         """Take part in the work. Returns when this worker is known to the store."""
+        self.engine.queues.update(self._queues)
         await self.engine.enlist()
         self._unhook = [self.engine.on_hint(self._hinted), self.engine.store.on_change(self._hinted)]
         loop = asyncio.get_running_loop()

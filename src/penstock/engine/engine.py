@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from penstock.engine.clock import Clock, SystemClock
 from penstock.engine.errors import (
@@ -33,6 +33,7 @@ from penstock.engine.group import GroupCommit
 from penstock.engine.heart import Heart
 from penstock.engine.identity import checked_key, checked_name, digest, id_source
 from penstock.engine.lane import checked_limits
+from penstock.engine.machine import is_dead, this_process
 from penstock.engine.model import DEFAULT_QUEUE, DEFAULT_TENANT, Job, JobRow, NewJob, view
 from penstock.engine.priority import Priority
 from penstock.engine.schedule import Cron
@@ -143,6 +144,7 @@ class Engine:
         self.watch = Watch(self)
         self.ticks: dict[str, Tick] = {}
         self.draining = False
+        self.queues: set[str] = set()
         self.worker: str | None = None
         self._name = checked_name("worker", name or f"{socket.gethostname()}.{os.getpid()}")
         self._lease = lease
@@ -449,14 +451,22 @@ class Engine:
         async with self._enlisting:
             if self.worker is None:
                 worker = f"{self._name}.{self.new_id()[-8:]}"
-                info = to_json({"workflows": self._known, "pid": os.getpid(), "host": socket.gethostname()}).decode()
-                await self.group.do(Beat(worker, self._lease, info, first=True))
+                info = {"workflows": self._known, "queues": sorted(self.queues), **this_process()}
+                await self.group.do(Beat(worker, self._lease, to_json(info).decode(), first=True))
                 self.worker = worker
                 if self._threads:
                     self._start_threads(worker)
+                    await self._bury_neighbours()
                 if self._gate_task is None:
                     self._gate_task = asyncio.get_running_loop().create_task(self._read_gates(), name="penstock-gates")
         return self.worker
+
+    async def _bury_neighbours(self) -> None:
+        """Workers that died on this machine are given up at once: a program that is started again goes on where it was."""
+        for worker in await self.store.workers():
+            if is_dead(from_json(worker.info)):
+                log.warning("worker %s is dead; %d jobs are taken up again", worker.id, worker.holds)
+                await self.group.do(Leave(worker.id, died=True))
 
     def _start_threads(self, worker: str) -> None:
         loop = asyncio.get_running_loop()

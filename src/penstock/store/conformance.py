@@ -462,7 +462,8 @@ class _Operations:
 
     def leave(self) -> Leave:
         worker = self._worker()
-        return Leave(worker, self._one_or_none([row.id for row in self._jobs if row.worker == worker]))
+        held = [row.id for row in self._jobs if row.worker == worker]
+        return Leave(worker, self._one_or_none(held), died=self._maybe(0.2))
 
     def hand_back(self) -> HandBack:
         worker = self._worker()

@@ -477,20 +477,21 @@ class MemoryStore:
 
     def _leave(self, op: Leave) -> int:
         self.worker_rows.pop(op.worker, None)
-        return self._give_back(op.worker, frozenset(), op.blamed)
+        return self._give_back(op.worker, frozenset(), op.blamed, died=op.died)
 
     def _hand_back(self, op: HandBack) -> int:
         return self._give_back(op.worker, op.known, None)
 
-    def _give_back(self, worker: str, known: frozenset[tuple[str, int]], blamed: str | None) -> int:
+    def _give_back(self, worker: str, known: frozenset[tuple[str, int]], blamed: str | None, *, died: bool = False) -> int:
         now = self._now()
         by_tenant = tenants_limited(self.limit_rows)
         rows = [
             r for r in self.rows.values() if r.phase == "held" and r.worker == worker and (r.id, r.epoch) not in known
         ]
         for row in sorted(rows, key=lambda r: r.id):
-            kind, step, attempt = "crash" if row.id == blamed else "hand back", row.step, row.attempt
-            if row.id == blamed:
+            crashed = died or row.id == blamed
+            kind, step, attempt = "crash" if crashed else "hand back", row.step, row.attempt
+            if crashed:
                 lifecycle.crash(row, now=now, by_tenant=by_tenant)
             else:
                 lifecycle.hand_back(row, now=now, by_tenant=by_tenant)

@@ -161,10 +161,12 @@ class Beat:
 
 @dataclass(slots=True, frozen=True)
 class Leave:
-    """A worker ends: what it still holds goes back to the queue, `blamed` as a crash. Answers how many jobs."""
+    """A worker ends: what it still holds goes back to the queue, `blamed` (or everything, if it died) as a crash. Answers how
+    many jobs."""
 
     worker: str
     blamed: str | None = None
+    died: bool = False
 
 
 @dataclass(slots=True, frozen=True)

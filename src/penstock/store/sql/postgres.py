@@ -18,7 +18,14 @@ from typing import Any, TypeVar
 import asyncpg
 
 from penstock.engine.clock import Clock, SystemClock, to_the_tick
-from penstock.engine.errors import CommitUnknown, InvalidRequest, PenstockError, SchemaMismatch, StoreError, StoreUnavailable
+from penstock.engine.errors import (
+    CommitUnknown,
+    InvalidRequest,
+    PenstockError,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+)
 from penstock.store import migrations
 from penstock.store.protocol import ANY_QUEUE, Applied, Beat, Leave, Op, SetLimits
 from penstock.store.sql.postgres_connection import (

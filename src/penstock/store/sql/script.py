@@ -548,19 +548,20 @@ class Script(Claims):
 
     def _leave(self, op: Leave) -> Steps[int]:
         yield Ask("lock_worker", (op.worker,))
-        count = yield from self._give_back(op.worker, frozenset(), op.blamed)
+        count = yield from self._give_back(op.worker, frozenset(), op.blamed, died=op.died)
         yield Tell("drop_worker", [(op.worker,)])
         return count
 
     def _hand_back(self, op: HandBack) -> Steps[int]:
         return (yield from self._give_back(op.worker, op.known, None))
 
-    def _give_back(self, worker: str, known: frozenset[tuple[str, int]], blamed: str | None) -> Steps[int]:
+    def _give_back(self, worker: str, known: frozenset[tuple[str, int]], blamed: str | None, *, died: bool = False) -> Steps[int]:
         held = [JobRow(*values) for values in (yield Ask("held_by", ([worker],)))]
         rows = [row for row in held if (row.id, row.epoch) not in known]
         for row in rows:
-            kind, step, attempt = "crash" if row.id == blamed else "hand back", row.step, row.attempt
-            if row.id == blamed:
+            crashed = died or row.id == blamed
+            kind, step, attempt = "crash" if crashed else "hand back", row.step, row.attempt
+            if crashed:
                 lifecycle.crash(row, now=self.now, by_tenant=self.by_tenant)
             else:
                 lifecycle.hand_back(row, now=self.now, by_tenant=self.by_tenant)

@@ -21,8 +21,8 @@ from pydantic_core import from_json
 
 from penstock.engine.clock import Clock, SystemClock, to_the_tick
 from penstock.engine.errors import (
-    InvalidRequest,
     Conflict,
+    InvalidRequest,
     PenstockError,
     SchemaMismatch,
     StoreError,
@@ -53,7 +53,7 @@ _PRAGMAS = (
     "wal_autocheckpoint=4000",
 )
 _SQL = statements("sqlite")
-_CHUNKS = (250, 50, 10, 3, 1)
+_MOST_ROWS = 512
 _JOB = ", ".join(f'"{column}"' for column in JOB_COLUMNS)
 _WHOLE_JOBS = {
     name: f"SELECT json_group_array(json_array({_JOB})) FROM ({_SQL[name]})"
@@ -311,13 +311,16 @@ def _ask_many(connection: sqlite3.Connection, request: AskMany) -> list[Any]:
 
 
 def _in_chunks(connection: sqlite3.Connection, request: Tell | AskMany) -> Iterator[sqlite3.Cursor]:
-    """Many rows in few statements: a statement is carried out without Python's lock, so other threads run meanwhile."""
-    sql, rows, start = _SQL[request.name], request.rows, 0
-    while start < len(rows):
-        size = next(size for size in _CHUNKS if size <= len(rows) - start)
-        values = list(chain.from_iterable(rows[start : start + size]))
-        yield connection.execute(_expanded(sql, size, len(rows[0])), values)
-        start += size
+    """Many rows in one statement: it is carried out without Python's lock, which has to be won back after each statement. Sizes
+    are powers of two, filled up with empty rows, so that few statements are ever prepared."""
+    sql, rows = _SQL[request.name], request.rows
+    columns = len(rows[0]) if rows else 0
+    for start in range(0, len(rows), _MOST_ROWS):
+        part = rows[start : start + _MOST_ROWS]
+        size = 1 << (len(part) - 1).bit_length()
+        values = list(chain.from_iterable(part))
+        values += [None] * ((size - len(part)) * columns)
+        yield connection.execute(_expanded(sql, size, columns), values)
 
 
 @lru_cache(maxsize=512)

@@ -14,7 +14,7 @@ from penstock.engine.model import CHANGING_COLUMNS, EVENT_COLUMNS, FIXED_COLUMNS
 Dialect = Literal["sqlite", "postgresql"]
 
 ROWS = "(:rows)"
-"""Stands in a SQLite statement for as many rows of placeholders as there are to write."""
+"""Stands in a SQLite statement for rows of placeholders. A row of NULLs there does nothing, so that a few sizes serve all."""
 
 MOVED_COLUMNS = (
     "step",
@@ -97,7 +97,7 @@ class _Writer:
 
     def insert(self, table: str, columns: Sequence[str], tail: str = "") -> str:
         if self.sqlite:
-            return f"INSERT INTO {table} ({_names(columns)}) VALUES {ROWS} {tail}"
+            return f"INSERT INTO {table} ({_names(columns)}) SELECT * FROM (VALUES {ROWS}) WHERE column1 IS NOT NULL {tail}"
         return f"INSERT INTO {table} ({_names(columns)}) SELECT {_names(columns)} FROM {self.unnest(columns)} {tail}"
 
     def update(self, table: str, changes: Sequence[str], where: Sequence[str]) -> str:

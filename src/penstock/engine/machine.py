@@ -1,0 +1,56 @@
+"""Which process this is, so that a worker that died on this machine is known to be dead without waiting for its lease to run out.
+
+A process is told apart by the machine's boot, its process namespace, its number and the moment it started: where all of these are
+known and the process is not there, it cannot come back. Anywhere else nothing is concluded.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_PROC = Path("/proc")
+
+
+def this_process() -> dict[str, Any]:
+    """What a worker tells of itself."""
+    pid = os.getpid()
+    return {"host": socket.gethostname(), "pid": pid, "boot": _boot(), "space": _space(), "since": _since(pid)}
+
+
+def is_dead(process: Mapping[str, Any]) -> bool:
+    """Whether a process that described itself so is certainly gone."""
+    boot, space, pid, since = (process.get(name) for name in ("boot", "space", "pid", "since"))
+    if boot is None or space is None or since is None or not isinstance(pid, int):
+        return False
+    return boot == _boot() and space == _space() and _since(pid) != since
+
+
+def _boot() -> str | None:
+    return _read(_PROC / "sys/kernel/random/boot_id")
+
+
+def _space() -> str | None:
+    try:
+        return str((_PROC / "self/ns/pid").readlink())
+    except OSError:
+        return None
+
+
+def _since(pid: int) -> str | None:
+    """When the process started, in the kernel's own ticks; a zombie counts as gone."""
+    stat = _read(_PROC / str(pid) / "stat")
+    if stat is None:
+        return None
+    state, *fields = stat.rpartition(")")[2].split()
+    return None if state in ("Z", "X") else fields[18]
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None
