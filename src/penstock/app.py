@@ -13,11 +13,12 @@ from penstock.delivery.embedded import Embedded
 from penstock.engine.clock import Clock
 from penstock.engine.engine import DAY, Engine, Retention
 from penstock.engine.errors import InvalidRequest, NotFound
-from penstock.engine.model import DEFAULT_QUEUE, DEFAULT_TENANT, Event, Job, NewJob, view
+from penstock.engine.model import DEFAULT_QUEUE, DEFAULT_TENANT, Batch, Event, Job, NewJob, Schedule, view
 from penstock.engine.priority import Priority
+from penstock.engine.requests import batch_view, schedule_view
 from penstock.engine.workflow import Workflow
 from penstock.outputs.ledger import Outputs
-from penstock.store.protocol import BatchRow, JobFilter, ScheduleRow, Store, Submitted
+from penstock.store.protocol import JobFilter, Store, Submitted
 
 if TYPE_CHECKING:
     from penstock.config import Settings
@@ -259,7 +260,7 @@ class Penstock:
         tenant: str = DEFAULT_TENANT,
         limit: int | None = None,
         then: FollowUp | None = None,
-    ) -> BatchRow:
+    ) -> Batch:
         """A group of jobs that ends exactly once. `limit`: members at work at once. `then`: the job that starts at its end."""
         return await self.engine.open_batch(key=key, tenant=tenant, limit=limit, then=self._follow_up(then, tenant))
 
@@ -268,19 +269,20 @@ class Penstock:
             return None
         return self.engine.new_job(then.workflow, then.payload, tenant=tenant, priority=then.priority, queue=then.queue)
 
-    async def seal_batch(self, batch_id: str) -> BatchRow:
+    async def seal_batch(self, batch_id: str) -> Batch:
         """No more members will come: the batch ends when those it has have ended."""
         return await self.engine.seal(batch_id)
 
-    async def retry_batch(self, batch_id: str) -> BatchRow:
+    async def retry_batch(self, batch_id: str) -> Batch:
         """Generation n+1 of an ended batch: what failed runs again, and the follow-up once more after that."""
         return await self.engine.retry_batch(batch_id)
 
-    async def batch(self, batch_id: str) -> BatchRow:
-        batch = await self.engine.store.batch(batch_id)
-        if batch is None:
+    async def batch(self, batch_id: str) -> Batch:
+        """A snapshot of one batch, or `NotFound`."""
+        row = await self.engine.store.batch(batch_id)
+        if row is None:
             raise NotFound(f"there is no batch {batch_id}")
-        return batch
+        return batch_view(row)
 
     async def schedule(
         self,
@@ -302,8 +304,10 @@ class Penstock:
         if not await self.engine.remove_schedule(name, tenant=tenant):
             raise NotFound(f"there is no schedule {name!r}")
 
-    async def schedules(self) -> list[ScheduleRow]:
-        return await self.engine.store.schedules()
+    async def schedules(self, *, tenant: str | None = None) -> list[Schedule]:
+        """All schedules, or one tenant's."""
+        rows = await self.engine.store.schedules()
+        return [schedule_view(row) for row in rows if tenant in (None, row.tenant)]
 
     @contextlib.asynccontextmanager
     async def worker(

@@ -48,7 +48,8 @@ def contract_workflows() -> list[Workflow]:
 
     @total.step
     async def add(start: int, ctx: Context) -> int:
-        return start + sum([job.result async for job in ctx.members()])
+        results: list[int] = [job.result async for job in ctx.members()]
+        return start + sum(results)
 
     return [chain, total]
 

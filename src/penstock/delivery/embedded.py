@@ -43,9 +43,9 @@ class Embedded:
         self._grace = grace
         self._news = {queue: asyncio.Event() for queue in self._queues}
         self._freed = asyncio.Event()
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[Any]] = set()
         self._reserved = 0
-        self._loops: list[asyncio.Task[None]] = []
+        self._loops: list[asyncio.Task[Any]] = []
         self._unhook: list[Any] = []
 
     async def start(self) -> None:
@@ -110,12 +110,12 @@ class Embedded:
             if wake is None or wake.delay > 0:
                 await self._wait(news, LONGEST_SLEEP if wake is None else min(wake.delay, LONGEST_SLEEP))
 
-    def _start(self, tick: Coroutine[Any, Any, None]) -> None:
+    def _start(self, tick: Coroutine[Any, Any, float | None]) -> None:
         task = asyncio.get_running_loop().create_task(tick)
         self._running.add(task)
         task.add_done_callback(self._ended)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         self._freed.set()
         if not task.cancelled() and (error := task.exception()) is not None:

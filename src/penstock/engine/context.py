@@ -41,12 +41,12 @@ class Context:
         "_seal",
         "_spawn",
         "_writes",
-        "row",
+        "_row",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, row: JobRow) -> None:
         self._engine = engine
-        self.row = row
+        self._row = row
         self._job: Job | None = None
         self._counters: dict[str, int] | None = None
         self._counters_changed = False
@@ -63,7 +63,7 @@ class Context:
     def job(self) -> Job:
         """The job as it was when this tick began."""
         if self._job is None:
-            self._job = view(self.row)
+            self._job = view(self._row)
         return self._job
 
     def now(self) -> float:
@@ -73,12 +73,12 @@ class Context:
     @property
     def halted(self) -> bool:
         """True once somebody asked to pause or cancel the job, or the worker is to stop: save what you have and return."""
-        return self._closed is not None or self._engine.is_halting(self.row.id)
+        return self._closed is not None or self._engine.is_halting(self._row.id)
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger whose lines name the job, its step, attempt and tenant."""
-        row = self.row
+        row = self._row
         return _JobLog(
             log,
             {"job": row.id, "workflow": row.workflow, "step": row.step, "attempt": row.attempt, "tenant": row.tenant},
@@ -86,7 +86,7 @@ class Context:
 
     def count(self, **amounts: int) -> None:
         """Add to the job's counters, with the outcome of this step."""
-        self.check_open()
+        self._check_open()
         counters = self._all_counters()
         for name, amount in amounts.items():
             counters[name] = counters.get(name, 0) + amount
@@ -94,55 +94,55 @@ class Context:
 
     def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
         """Say how far the job is. Shown about once a second while the step runs, and kept with its outcome."""
-        self.check_open()
-        self._progress = self.row.progress = to_json([done, total, note]).decode()
+        self._check_open()
+        self._progress = self._row.progress = to_json([done, total, note]).decode()
         now = self._engine.clock.now()
         if now - self._noted >= PROGRESS_EVERY:
             self._noted = now
-            self._engine.note_progress(Note(self.row.id, self.row.epoch, self._progress))
+            self._engine.note_progress(Note(self._row.id, self._row.epoch, self._progress))
 
     async def checkpoint(self, payload: Any) -> None:
         """Make `payload` (and what was counted) durable now: after a crash this step begins with it. Raises `LostClaim` if the
         job moved on without this worker."""
-        self.check_open()
-        move = self.move("checkpoint", payload=encode(payload))
+        self._check_open()
+        move = self._move("checkpoint", payload=encode(payload))
         # Its number is used up, whatever becomes of it: another commit under this number would be taken for it.
-        self.row.moves += 1
+        self._row.moves += 1
         try:
             landed: Landed = await self._engine.commit(Commit(move))
         except BaseException:
-            self.close("what it saved may not have been stored, so nothing that comes after counts")
+            self._close("what it saved may not have been stored, so nothing that comes after counts")
             raise
-        self.row = landed.row
-        self._engine.note_gate(self.row.id, landed.row.gate)
+        self._row = landed.row
+        self._engine.note_gate(self._row.id, landed.row.gate)
 
     async def lock(self, name: str) -> bool:
         """Take a lock for this job, without waiting: True if the job has it now. It goes with the job's end, or `release`."""
-        self.check_open()
-        answer: bool = await self._engine.commit(TakeLock(self.row.id, self.row.epoch, checked_key(name)))
+        self._check_open()
+        answer: bool = await self._engine.commit(TakeLock(self._row.id, self._row.epoch, checked_key(name)))
         return answer
 
     def release(self, name: str) -> None:
         """Free a lock of this job with the outcome of this step."""
-        self.check_open()
+        self._check_open()
         self._release.append(name)
 
     def write(self, statement: Any) -> None:
         """Let a SQLAlchemy Core statement of your own join the step's commit: both are stored, or neither."""
-        self.check_open()
+        self._check_open()
         self._writes.append(statement)
 
     async def output(self, name: str, content: bytes | Callable[[BinaryIO], object]) -> str:
         """Write a file that becomes public, whole, when this step's outcome is stored. Returns its SHA-256."""
-        self.check_open()
-        row = self.row
+        self._check_open()
+        row = self._row
         stored, statement = await self._engine.outputs.add(
             name, content, tenant=row.tenant, job=row.id, epoch=row.epoch
         )
-        self.check_open()
+        self._check_open()
         self._writes.append(statement)
         self._outputs.append(stored.name)
-        return stored.sha256
+        return str(stored.sha256)
 
     def spawn(
         self,
@@ -157,29 +157,29 @@ class Context:
         queue: str | None = None,
     ) -> str:
         """Submit a child job with the outcome of this step; returns the id it gets if its key is new."""
-        self.check_open()
+        self._check_open()
         new = self._engine.new_job(
-            workflow, payload, tenant=self.row.tenant, key=key, batch=batch, again=again, after=after, priority=priority,
-            queue=queue, parent=self.row.id,
+            workflow, payload, tenant=self._row.tenant, key=key, batch=batch, again=again, after=after, priority=priority,
+            queue=queue, parent=self._row.id,
         )  # fmt: skip
         self._spawn.append(new)
         return new.id
 
     def seal(self, batch: str) -> None:
         """Say with the outcome of this step that a batch is complete."""
-        self.check_open()
+        self._check_open()
         self._seal.append(batch)
 
     async def members(self) -> AsyncIterator[Job]:
         """In a batch's follow-up job: the members of the batch, with their results."""
-        if self.row.fan_in is None:
-            raise InvalidRequest(f"job {self.row.id} is not the follow-up of a batch")
-        async for job in self._engine.members(self.row.fan_in):
+        if self._row.fan_in is None:
+            raise InvalidRequest(f"job {self._row.id} is not the follow-up of a batch")
+        async for job in self._engine.members(self._row.fan_in):
             yield job
 
-    def move(self, kind: Any, *, payload: str | None = None, **details: Any) -> Move:
+    def _move(self, kind: Any, *, payload: str | None = None, **details: Any) -> Move:
         """What this tick decided, with everything that was collected for it. For the engine's use."""
-        row = self.row
+        row = self._row
         move = Move(
             job=row.id,
             epoch=row.epoch,
@@ -204,29 +204,24 @@ class Context:
             self._spawn, self._seal, self._release, self._writes = [], [], [], []
         return move
 
-    def take_outputs(self) -> list[str]:
+    def _take_outputs(self) -> list[str]:
         """The outputs that count now that the step's outcome is stored. For the engine's use."""
         names, self._outputs = self._outputs, []
         return names
 
-    def close(self, why: str) -> None:
+    def _close(self, why: str) -> None:
         """From now on the step can change nothing. For the engine's use."""
         self._closed = why
 
     def _all_counters(self) -> dict[str, int]:
         if self._counters is None:
-            self._counters = from_json(self.row.counters) if self.row.counters else {}
+            self._counters = from_json(self._row.counters) if self._row.counters else {}
         return self._counters
 
-    @property
-    def closed(self) -> bool:
-        """Whether the step can change nothing any more. For the engine's use."""
-        return self._closed is not None
-
-    def check_open(self) -> None:
+    def _check_open(self) -> None:
         """Raises `LostClaim` once the step can change nothing any more. For the engine's use."""
         if self._closed is not None:
-            raise LostClaim(f"job {self.row.id}, step {self.row.step!r}: {self._closed}")
+            raise LostClaim(f"job {self._row.id}, step {self._row.step!r}: {self._closed}")
 
 
 class _JobLog(logging.LoggerAdapter[logging.Logger]):

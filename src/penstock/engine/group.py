@@ -32,7 +32,9 @@ class _Group(NamedTuple):
 class GroupCommit:
     """The only caller of `store.apply` in an engine."""
 
-    def __init__(self, store: Store, clock: Clock, rng: random.Random, on_hints: Callable[[set[str], float], None]) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, rng: random.Random, on_hints: Callable[[set[str], float], None]
+    ) -> None:
         self._store = store
         self._clock = clock
         self._rng = rng

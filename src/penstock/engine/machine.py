@@ -26,7 +26,7 @@ def is_dead(process: Mapping[str, Any]) -> bool:
     boot, space, pid, since = (process.get(name) for name in ("boot", "space", "pid", "since"))
     if boot is None or space is None or since is None or not isinstance(pid, int):
         return False
-    return boot == _boot() and space == _space() and _since(pid) != since
+    return bool(boot == _boot() and space == _space() and _since(pid) != since)
 
 
 def _boot() -> str | None:

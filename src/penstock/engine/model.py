@@ -181,6 +181,44 @@ def view(row: JobRow) -> Job:
     )
 
 
+@dataclass(slots=True, frozen=True)
+class Batch:
+    """A batch as users see it; a snapshot. It has ended when `finished` is set, and then `follow_up` is its follow-up job."""
+
+    id: str
+    tenant: str
+    key: str
+    generation: int
+    limit: int | None
+    members: int
+    completed: int
+    failed: int
+    canceled: int
+    created: float
+    sealed: float | None
+    finished: float | None
+    follow_up: str | None
+
+    @property
+    def ended(self) -> int:
+        """How many members have ended, well or not."""
+        return self.completed + self.failed + self.canceled
+
+
+@dataclass(slots=True, frozen=True)
+class Schedule:
+    """A schedule as users see it; times are seconds since the epoch."""
+
+    name: str
+    tenant: str
+    cron: str
+    timezone: str
+    workflow: str
+    next_due: float
+    last_fired: float | None
+    enabled: bool
+
+
 class Event(NamedTuple):
     """One line of a job's history: a committed tick, a crash that was noticed, or what a person asked for."""
 

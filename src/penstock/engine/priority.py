@@ -33,7 +33,9 @@ class Priority:
             if not isinstance(value, int) or not 0 <= value <= TOP:
                 raise InvalidRequest(f"Priority: {name} must be a whole number from 0 to {TOP}, not {value!r}")
         if self.ageing is not None and (not isinstance(self.ageing, int) or not 1 <= self.ageing <= SLOWEST):
-            raise InvalidRequest(f"Priority: ageing must be whole seconds, 1 to {SLOWEST}, or None, not {self.ageing!r}")
+            raise InvalidRequest(
+                f"Priority: ageing must be whole seconds, 1 to {SLOWEST}, or None, not {self.ageing!r}"
+            )
 
 
 def effective(base: int, period: int, cap: int, age: float) -> float:

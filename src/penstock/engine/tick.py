@@ -56,7 +56,7 @@ class Tick:
     @property
     def row(self) -> JobRow:
         """The job as this tick knows it; each commit gives a new one."""
-        return self.context.row
+        return self.context._row
 
     async def run(self) -> float | None:
         """Never raises but for cancellation: whatever happens is a decision about the job. Returns in how many seconds the job
@@ -73,7 +73,7 @@ class Tick:
                 if self.abandoned:
                     return None
                 landed = await self._store(move)
-                if move.writes and landed is not None and (names := self.context.take_outputs()):
+                if move.writes and landed is not None and (names := self.context._take_outputs()):
                     await engine.publish(names)
                 if landed is None:
                     return None
@@ -83,7 +83,7 @@ class Tick:
                     return _delay(landed.row, move)
                 self.context = Context(engine, landed.row)
         finally:
-            self.context.close("the tick is over")
+            self.context._close("the tick is over")
             if engine.ticks.get(job) is self:
                 del engine.ticks[job]
 
@@ -91,7 +91,7 @@ class Tick:
         """A store that is away is waited for: the decision is not lost while this process lives."""
         try:
             # A checkpoint that was cut off may have landed: then the row is not what this tick knows.
-            known = None if self.context.closed else self.row
+            known = None if self.context._closed is not None else self.row
             landed: Landed = await self.engine.commit(Commit(move, known))
             return landed
         except LostClaim:
@@ -131,7 +131,7 @@ class Tick:
             return self._outcome(step, value)
         except asyncio.CancelledError:
             if self.abandoned:
-                return self.context.move("hand back")
+                return self.context._move("hand back")
             if not self.overtime:
                 raise
             return self._failure(StepTimeout(f"step {step.name!r} ran longer than {step.timeout:g} s"), step)
@@ -142,7 +142,7 @@ class Tick:
             self.abandoned = True
             self.engine.doubt()
             log.warning("job %s: %s", row.id, error)
-            return self.context.move("hand back")
+            return self.context._move("hand back")
         except Exception as error:
             return self._failure(error, step)
         finally:
@@ -164,15 +164,15 @@ class Tick:
         """What the step returned, as a move. The clean-up step's value is of no further use."""
         took = self.engine.clock.now() - self.began
         context = self.context
-        context.check_open()
+        context._check_open()
         if isinstance(value, Again):
             if not 0 <= value.after < float("inf"):
                 raise Permanent(
                     f"step {step.name!r} returned Again(after={value.after!r}): it must be 0 or more seconds"
                 )
-            return context.move("again", payload=encode(value.payload), after=value.after, took=took)
+            return context._move("again", payload=encode(value.payload), after=value.after, took=took)
         if step is self.workflow.cleanup_step:
-            return context.move("cleaned", took=took)
+            return context._move("cleaned", took=took)
         following: Step | None
         if isinstance(value, Goto):
             following, value = self.workflow.find(value.step), value.payload
@@ -180,8 +180,10 @@ class Tick:
             following = self.workflow.after(step.name)
         text = encode(value)
         if following is None:
-            return context.move("done", result=text, took=took)
-        move = context.move("next", payload=text, keep=not self.engine.draining, resource=following.resource, took=took)
+            return context._move("done", result=text, took=took)
+        move = context._move(
+            "next", payload=text, keep=not self.engine.draining, resource=following.resource, took=took
+        )
         move.step = following.name
         return move
 
@@ -191,19 +193,19 @@ class Tick:
         verdict = judge(error, step.retry, attempt=row.attempt, throttled=row.throttled, rng=self.engine.rng)
         told = told_error(error)
         if verdict.parks:
-            return self.context.move("park", error=told, took=took)
+            return self.context._move("park", error=told, took=took)
         if verdict.after is None:
             log.info("job %s failed in step %r: %s", row.id, row.step, told)
-            return self.context.move("fail", error=told, took=took)
+            return self.context._move("fail", error=told, took=took)
         if not isinstance(error, StepTimeout | StoreError) and type(error).__module__.split(".")[0] != "penstock":
             log.debug(
                 "job %s, step %r, attempt %d failed and is tried again", row.id, row.step, row.attempt, exc_info=error
             )
-        return self.context.move("retry", after=verdict.after, error=told, throttled=verdict.throttled, took=took)
+        return self.context._move("retry", after=verdict.after, error=told, throttled=verdict.throttled, took=took)
 
     def _park(self, why: str) -> Move:
         log.warning("job %s is parked: %s", self.row.id, why)
-        return self.context.move("park", error=f"parked: {why}; deploy code that fits, then retry it")
+        return self.context._move("park", error=f"parked: {why}; deploy code that fits, then retry it")
 
     def cut(self, why: str) -> None:
         """Cancel the step at its next `await`."""
@@ -217,7 +219,7 @@ class Tick:
         self.abandoned = True
         limit = step.hard_timeout or 0.0
         move = self._failure(StepTimeout(f"step {step.name!r} was stopped after its hard limit of {limit:g} s"), step)
-        self.context.close(f"it ran past its hard limit of {limit:g} s and the job was taken away from it")
+        self.context._close(f"it ran past its hard limit of {limit:g} s and the job was taken away from it")
         await self._store(move)
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.engine.engine import Engine
+    from penstock.engine.membership import Membership
     from penstock.engine.tick import Tick
 
 log = logging.getLogger("penstock.engine")
@@ -36,7 +36,7 @@ class Interrupted(BaseException):
 class Watch:
     """One for each engine; idle while no tick has a time limit."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Membership) -> None:
         self._engine = engine
         self._minded: dict[str, Tick] = {}
         self._task: asyncio.Task[None] | None = None
@@ -83,7 +83,7 @@ class Watch:
 class LoopGuard(threading.Thread):
     """Lives beside the loop's thread; looks whether the loop still turns, and stops the step that keeps it from turning."""
 
-    def __init__(self, engine: Engine, *, exits: bool) -> None:
+    def __init__(self, engine: Membership, *, exits: bool) -> None:
         super().__init__(name="penstock-guard", daemon=True)
         self._engine = engine
         self._loop = asyncio.get_running_loop()

@@ -19,6 +19,9 @@ from penstock.engine.retry import Retry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+LONGEST_STAY = 30 * 86_400.0
+"""Seconds a job may stay in one step, waits and retries included, unless its workflow says otherwise: every loop is bounded."""
+
 PAYLOAD_LIMIT = 1_000_000
 """Bytes of JSON. Large things go to outputs and travel as references."""
 
@@ -53,7 +56,8 @@ class Workflow:
     """An ordered list of named steps. Steps run in the order of their declaration; `Goto` skips.
 
     `payload` is the type of what is submitted: a Pydantic model, a dataclass, or anything Pydantic can validate. It may be left out
-    when the first step annotates it.
+    when the first step annotates it. `retry`, `timeout` and `deadline` are what its steps have unless they say otherwise;
+    `deadline=None` lets a job stay in a step for ever.
     """
 
     def __init__(
@@ -65,12 +69,14 @@ class Workflow:
         priority: Priority | None = None,
         retry: Retry | None = None,
         timeout: float | None = None,
+        deadline: float | None = LONGEST_STAY,
     ) -> None:
         self.name = checked_name("workflow", name)
         self.queue = checked_name("queue", queue)
         self.priority = priority or Priority()
         self.retry = retry or Retry()
         self.timeout = timeout
+        self.deadline = deadline
         self.steps: dict[str, Step] = {}
         self.cleanup_step: Step | None = None
         self._payload = payload
@@ -167,7 +173,7 @@ class Workflow:
             retry=retry or self.retry,
             timeout=soft,
             hard_timeout=hard,
-            deadline=deadline,
+            deadline=self.deadline if deadline is None else deadline,
             resource=checked_name("resource", resource) if resource else "",
             blocking=not inspect.iscoroutinefunction(function),
         )

@@ -38,7 +38,9 @@ def checked_output(name: str) -> PurePosixPath:
     parts = path.parts
     unsafe = path.is_absolute() or not parts or any(part in ("..", ".") or part.startswith(".") for part in parts)
     if unsafe or "\x00" in name or "\\" in name or len(name.encode()) > 800 or str(path) != name:
-        raise InvalidRequest(f"output {name[:80]!r} must be a plain relative path, without '..', hidden parts or backslashes")
+        raise InvalidRequest(
+            f"output {name[:80]!r} must be a plain relative path, without '..', hidden parts or backslashes"
+        )
     return path
 
 

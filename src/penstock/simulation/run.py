@@ -144,9 +144,8 @@ class _Run:
         chaos = world.loop.create_task(self._chaos(), name="chaos")
         end = world.loop.time() + self._trouble
         while world.loop.time() < end and not (work.done() and not world.checker.unfinished):
-            await asyncio.sleep(0.5)
+            await world.store_clock.sleep(0.5)
         world.faults.stop()
-        world.outage_until = 0.0
         world.note("world", "trouble is over")
         await asyncio.wait([work], timeout=self._patience)
         if not work.done():

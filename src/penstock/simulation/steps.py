@@ -33,7 +33,7 @@ def _wrapped(step: Step) -> Any:
     async def run(payload: Any, ctx: Context) -> Any:
         machine = here()
         assert machine is not None, "a step of a simulation runs outside of it"
-        row = ctx.row
+        row = ctx._row
         machine.world.note(machine.name, "step", step.name, row.id[-6:], f"epoch={row.epoch}", f"try={row.attempt}")
         machine.world.checker.step_begins(row.id, row.epoch, step.name)
         await _trouble(machine, step)

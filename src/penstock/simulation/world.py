@@ -165,7 +165,7 @@ def enter(ctx: Context, lock: str) -> None:
     """Say that the job is now inside what the lock protects, until it frees the lock or ends: no other job may be."""
     machine = here()
     if machine is not None:
-        row = ctx.row
+        row = ctx._row
         machine.world.checker.entered(row.id, row.epoch, lock)
 
 

@@ -482,7 +482,9 @@ class MemoryStore:
     def _hand_back(self, op: HandBack) -> int:
         return self._give_back(op.worker, op.known, None)
 
-    def _give_back(self, worker: str, known: frozenset[tuple[str, int]], blamed: str | None, *, died: bool = False) -> int:
+    def _give_back(
+        self, worker: str, known: frozenset[tuple[str, int]], blamed: str | None, *, died: bool = False
+    ) -> int:
         now = self._now()
         by_tenant = tenants_limited(self.limit_rows)
         rows = [
@@ -510,9 +512,7 @@ class MemoryStore:
             if keep is None:
                 continue
             old = [
-                row
-                for row in self.rows.values()
-                if row.status in statuses and self._outlived(row, self._now() - keep)
+                row for row in self.rows.values() if row.status in statuses and self._outlived(row, self._now() - keep)
             ]
             for row in sorted(old, key=lambda r: (r.finished or 0.0, r.id))[: op.most - dropped]:
                 self._drop(row)

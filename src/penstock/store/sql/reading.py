@@ -81,7 +81,8 @@ class Reading:
 
     async def schedules(self) -> list[ScheduleRow]:
         found = await self.rows(
-            "SELECT name, tenant, cron, timezone, next_due, job, enabled, last_fired FROM schedules ORDER BY tenant, name", ()
+            "SELECT name, tenant, cron, timezone, next_due, job, enabled, last_fired FROM schedules ORDER BY tenant, name",
+            (),
         )
         return [ScheduleRow(*(*values[:6], bool(values[6]), values[7])) for values in found]
 

@@ -555,7 +555,9 @@ class Script(Claims):
     def _hand_back(self, op: HandBack) -> Steps[int]:
         return (yield from self._give_back(op.worker, op.known, None))
 
-    def _give_back(self, worker: str, known: frozenset[tuple[str, int]], blamed: str | None, *, died: bool = False) -> Steps[int]:
+    def _give_back(
+        self, worker: str, known: frozenset[tuple[str, int]], blamed: str | None, *, died: bool = False
+    ) -> Steps[int]:
         held = [JobRow(*values) for values in (yield Ask("held_by", ([worker],)))]
         rows = [row for row in held if (row.id, row.epoch) not in known]
         for row in rows:
