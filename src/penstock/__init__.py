@@ -1,4 +1,5 @@
-"""Penstock runs long, expensive AI work so that nothing is lost, nothing is paid for twice, and everything can be watched.
+"""Penstock runs long, expensive AI work so that nothing is lost, nothing is paid for twice, and everything can be
+watched.
 
 What is exported here is stable; everything else is private.
 """

@@ -149,8 +149,8 @@ class Penstock:
         queue: str | None = None,
         batch: str | None = None,
     ) -> Submitted:
-        """Store a job; durable when this returns. A key that exists answers with its job (`created=False`), and with `Conflict`
-        if its payload was another one. `again=True` starts the next run when the last one is final."""
+        """Store a job; durable when this returns. A key that exists answers with its job (`created=False`), and with
+        `Conflict` if its payload was another one. `again=True` starts the next run when the last one is final."""
         new = self.engine.new_job(
             workflow,
             payload,
@@ -182,11 +182,16 @@ class Penstock:
         engine = self.engine
         jobs = [
             engine.new_job(
-                workflow, payload, key=keys[n] if keys is not None else None, tenant=tenant, priority=priority, queue=queue,
+                workflow,
+                payload,
+                key=keys[n] if keys is not None else None,
+                tenant=tenant,
+                priority=priority,
+                queue=queue,
                 batch=batch,
             )
             for n, payload in enumerate(items)
-        ]  # fmt: skip
+        ]
         return await engine.submit(jobs)
 
     async def job(self, job_id: str) -> Job:
@@ -261,7 +266,8 @@ class Penstock:
         limit: int | None = None,
         then: FollowUp | None = None,
     ) -> Batch:
-        """A group of jobs that ends exactly once. `limit`: members at work at once. `then`: the job that starts at its end."""
+        """A group of jobs that ends exactly once. `limit`: members at work at once. `then`: the job that starts at
+        its end."""
         return await self.engine.open_batch(key=key, tenant=tenant, limit=limit, then=self._follow_up(then, tenant))
 
     def _follow_up(self, then: FollowUp | None, tenant: str) -> NewJob | None:

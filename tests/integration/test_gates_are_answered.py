@@ -17,7 +17,7 @@ async def halt_and_watch(action: str) -> list[tuple[str, bool]]:
     async def turn(number: int, ctx: Context) -> Again | int:
         seen.append(("turn", ctx.halted))
         began.set()
-        while number == 0 and not ctx.halted:  # noqa: ASYNC110
+        while number == 0 and not ctx.halted:
             await asyncio.sleep(0.01)
         return Again(number + 1) if number < 2 else number
 
@@ -31,7 +31,7 @@ async def halt_and_watch(action: str) -> list[tuple[str, bool]]:
         await began.wait()
         if action == "pause":
             await app.pause(job)
-            while (await app.job(job)).status != "paused":  # noqa: ASYNC110
+            while (await app.job(job)).status != "paused":
                 await asyncio.sleep(0.01)
             await app.resume(job)
         else:

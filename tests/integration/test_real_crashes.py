@@ -71,7 +71,9 @@ async def counted(app: Penstock, batch_id: str) -> None:
     assert not twice, f"recorded more than once: {twice[:5]}"
     assert len(effects) == JOBS * (2 + POLLS) + 1
     assert await app.engine.store.locks() == []
-    held = await store.rows("SELECT id FROM jobs WHERE phase = 'held' OR worker IS NOT NULL OR batch_slot IS NOT NULL", ())
+    held = await store.rows(
+        "SELECT id FROM jobs WHERE phase = 'held' OR worker IS NOT NULL OR batch_slot IS NOT NULL", ()
+    )
     assert held == []
 
 

@@ -39,9 +39,7 @@ class Count(BaseModel):
 
 @asynccontextmanager
 async def running(tmp_path: Path, *workflows: Workflow, **options: Any) -> AsyncIterator[Penstock]:
-    app = Penstock(
-        workflows=workflows, store=f"sqlite:///{tmp_path}/jobs.db", outputs=tmp_path / "outputs", **options
-    )
+    app = Penstock(workflows=workflows, store=f"sqlite:///{tmp_path}/jobs.db", outputs=tmp_path / "outputs", **options)
     async with app, app.worker(grace=1.0):
         yield app
 

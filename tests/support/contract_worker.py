@@ -1,4 +1,5 @@
-"""A worker process for the tests: serves the contract's workflows on a store until SIGTERM; `deaf` ones get no hints."""
+"""A worker process for the tests: serves the contract's workflows on a store until SIGTERM; `deaf` ones get no
+hints."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ async def main() -> None:
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    app = Penstock(workflows=[*contract_workflows(), *crash_workflows()], store=given.store, lease=given.lease, outputs=".")
+    app = Penstock(
+        workflows=[*contract_workflows(), *crash_workflows()], store=given.store, lease=given.lease, outputs="."
+    )
     async with app, app.worker(concurrency=50, grace=10.0) as delivery:
         if given.deaf:
             stop_listening_to_the_store = delivery._unhook.pop()

@@ -1,4 +1,5 @@
-"""Work that leaves countable traces: rows of its own, counters, locks and a batch. Its workers may die at any moment."""
+"""Work that leaves countable traces: rows of its own, counters, locks and a batch. Its workers may die at any
+moment."""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ class EmbeddedHarness:
         self._processes = []
 
     async def hint(self, queue: str, times: int) -> None:
-        """For the embedded loop a hint is a commit it notices: sweeps by another process make them without changing a job."""
+        """For the embedded loop a hint is a commit it notices: sweeps by another process make them without changing a
+        job."""
         async with Penstock(workflows=contract_workflows(), store=self.store_url, outputs=".") as app:
             for _ in range(times):
                 await app.engine.sweep()

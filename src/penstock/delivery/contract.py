@@ -1,7 +1,8 @@
-"""What every delivery must get right, as a suite that runs against any of them: duplicates, losses, lateness, crashes, draining.
+"""What every delivery must get right, as a suite that runs against any of them: duplicates, losses, lateness,
+crashes, draining.
 
-A delivery's author writes a `Harness` (how to start it, stop it, kill it, disturb its hints) and runs every function of `CHECKS` with a
-fresh one. The workers of the harness must serve `contract_workflows()`.
+A delivery's author writes a `Harness` (how to start it, stop it, kill it, disturb its hints) and runs every function
+of `CHECKS` with a fresh one. The workers of the harness must serve `contract_workflows()`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Task(BaseModel):
 
 
 def contract_workflows() -> list[Workflow]:
-    """`contract`: a chain of polls that counts its ticks. `contract-sum`: the follow-up that counts a batch's results."""
+    """`contract`: a chain of polls that counts its ticks. `contract-sum`: the follow-up that counts a batch's
+    results."""
     chain = Workflow("contract", payload=Task)
 
     @chain.step

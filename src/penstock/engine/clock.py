@@ -26,5 +26,6 @@ class SystemClock:
 
 
 def to_the_tick(moment: float) -> float:
-    """Stored times are kept to 10 microseconds: fifteen digits, which every database and JSON text carries without loss."""
+    """Stored times are kept to 10 microseconds: fifteen digits, which every database and JSON text carries without
+    loss."""
     return round(moment, 5)

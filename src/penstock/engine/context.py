@@ -26,7 +26,8 @@ PROGRESS_EVERY = 1.0
 
 
 class Context:
-    """Handed to every step. What it collects (counts, spawned jobs, own rows) is stored with the step's outcome, or not at all."""
+    """Handed to every step. What it collects (counts, spawned jobs, own rows) is stored with the step's outcome, or
+    not at all."""
 
     __slots__ = (
         "_closed",
@@ -38,11 +39,11 @@ class Context:
         "_outputs",
         "_progress",
         "_release",
+        "_row",
         "_seal",
         "_spawn",
         "_writes",
-        "_row",
-    )  # fmt: skip
+    )
 
     def __init__(self, engine: Engine, row: JobRow) -> None:
         self._engine = engine
@@ -72,7 +73,8 @@ class Context:
 
     @property
     def halted(self) -> bool:
-        """True once somebody asked to pause or cancel the job, or the worker is to stop: save what you have and return."""
+        """True once somebody asked to pause or cancel the job, or the worker is to stop: save what you have and
+        return."""
         return self._closed is not None or self._engine.is_halting(self._row.id)
 
     @property
@@ -102,8 +104,8 @@ class Context:
             self._engine.note_progress(Note(self._row.id, self._row.epoch, self._progress))
 
     async def checkpoint(self, payload: Any) -> None:
-        """Make `payload` (and what was counted) durable now: after a crash this step begins with it. Raises `LostClaim` if the
-        job moved on without this worker."""
+        """Make `payload` (and what was counted) durable now: after a crash this step begins with it. Raises
+        `LostClaim` if the job moved on without this worker."""
         self._check_open()
         move = self._move("checkpoint", payload=encode(payload))
         # Its number is used up, whatever becomes of it: another commit under this number would be taken for it.
@@ -117,7 +119,8 @@ class Context:
         self._engine.note_gate(self._row.id, landed.row.gate)
 
     async def lock(self, name: str) -> bool:
-        """Take a lock for this job, without waiting: True if the job has it now. It goes with the job's end, or `release`."""
+        """Take a lock for this job, without waiting: True if the job has it now. It goes with the job's end, or
+        `release`."""
         self._check_open()
         answer: bool = await self._engine.commit(TakeLock(self._row.id, self._row.epoch, checked_key(name)))
         return answer
@@ -159,9 +162,17 @@ class Context:
         """Submit a child job with the outcome of this step; returns the id it gets if its key is new."""
         self._check_open()
         new = self._engine.new_job(
-            workflow, payload, tenant=self._row.tenant, key=key, batch=batch, again=again, after=after, priority=priority,
-            queue=queue, parent=self._row.id,
-        )  # fmt: skip
+            workflow,
+            payload,
+            tenant=self._row.tenant,
+            key=key,
+            batch=batch,
+            again=again,
+            after=after,
+            priority=priority,
+            queue=queue,
+            parent=self._row.id,
+        )
         self._spawn.append(new)
         return new.id
 

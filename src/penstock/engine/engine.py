@@ -1,6 +1,7 @@
 """The engine: what turns a delivered hint into a tick, and a request into a row.
 
-`advance_next` and `advance` are the only doors for delivery. Whoever calls them, and however often, the store decides what is done.
+`advance_next` and `advance` are the only doors for delivery. Whoever calls them, and however often, the store decides
+what is done.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Wake:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Retention:
-    """How long final jobs are kept, in seconds; None keeps them for ever. A key outlives its job, so a late event runs nothing twice."""
+    """How long final jobs are kept, in seconds; None keeps them for ever. A key outlives its job, so a late event
+    runs nothing twice."""
 
     completed: float | None = 30 * DAY
     failed: float | None = 90 * DAY
@@ -56,7 +58,8 @@ class Swept:
 
 
 class OutputLedger(Protocol):
-    """What the engine asks of `penstock.outputs`: files that become public with the commit of the step that wrote them."""
+    """What the engine asks of `penstock.outputs`: files that become public with the commit of the step that wrote
+    them."""
 
     def connect(self, store: object, write: Callable[[Any], Awaitable[None]]) -> None: ...
 
@@ -119,7 +122,8 @@ class Engine(Membership):
     ) -> Wake | None:
         """Let the store pick the best jobs now and advance them. None: nothing to do here.
 
-        With `start`, up to `room` ticks are handed to it as coroutines and the answer comes at once; without, one tick is run here.
+        With `start`, up to `room` ticks are handed to it as coroutines and the answer comes at once; without, one
+        tick is run here.
         """
         claimed = await self._claim(queue, room if start else 1)
         if claimed is None:
@@ -132,8 +136,8 @@ class Engine(Membership):
         return min((Wake(delay) for delay in delays if delay is not None), key=lambda wake: wake.delay, default=None)
 
     async def advance(self, job_id: str, *, lease: float | None = None) -> Wake | None:
-        """Advance this very job: limits count, priority does not. With `lease` (functions that come and go) the claim lapses by
-        itself; without, it belongs to this engine's worker."""
+        """Advance this very job: limits count, priority does not. With `lease` (functions that come and go) the claim
+        lapses by itself; without, it belongs to this engine's worker."""
         worker = self._name if lease is not None else await self.enlist()
         try:
             claimed: Claimed = await self._take(ClaimJob(worker, job_id, self._known, lease))
@@ -185,7 +189,8 @@ class Engine(Membership):
         return claimed
 
     async def _take(self, claim: Claim | ClaimJob) -> Claimed:
-        """A claim whose COMMIT was unknown may have taken jobs of which its answer, or that of its second try, says nothing."""
+        """A claim whose COMMIT was unknown may have taken jobs of which its answer, or that of its second try, says
+        nothing."""
         unknown = self.group.unknown
         try:
             claimed: Claimed = await self.group.do(claim)
@@ -257,7 +262,8 @@ class Engine(Membership):
             self.in_background(self.group.do(note))
 
     def on_hint(self, listener: Callable[[set[str], float], None]) -> Callable[[], None]:
-        """`listener` is told queues, and in how many seconds there may be claimable work in them. Returns how to stop."""
+        """`listener` is told queues, and in how many seconds there may be claimable work in them. Returns how to
+        stop."""
         self._on_hint.append(listener)
         return lambda: self._on_hint.remove(listener)
 
@@ -266,7 +272,8 @@ class Engine(Membership):
             listener(queues, after)
 
     async def drain(self, grace: float) -> None:
-        """Start nothing more; let running ticks finish for `grace` seconds, then stop them. What is left is handed back."""
+        """Start nothing more; let running ticks finish for `grace` seconds, then stop them. What is left is handed
+        back."""
         self.draining = True
         tasks = [tick.task for tick in self.ticks.values() if tick.task is not None]
         if tasks:

@@ -1,7 +1,7 @@
 """Group commit: everything that wants to be stored at the same time goes in one transaction.
 
-While one group is on its way to the disk the next one gathers, so a thousand ticks that end together cost one fsync, and a lone one
-waits for nobody.
+While one group is on its way to the disk the next one gathers, so a thousand ticks that end together cost one fsync,
+and a lone one waits for nobody.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ class GroupCommit:
             self._on_hints({ANY_QUEUE}, max(0.0, group.applied.due_in))
 
     async def _until_known(self, ops: list[Op]) -> Applied:
-        """After an unknown COMMIT the same group is asked for again: the store finds what was done and does the rest."""
+        """After an unknown COMMIT the same group is asked for again: the store finds what was done and does the
+        rest."""
         try:
             return await self._store.apply(ops)
         except CommitUnknown as error:

@@ -1,7 +1,8 @@
-"""Lanes: ready jobs that share a priority class and the same limits, so that one look at a lane's head decides for all of it.
+"""Lanes: ready jobs that share a priority class and the same limits, so that one look at a lane's head decides for
+all of it.
 
-A lane is a text, `queue/workflow/base,period,cap/tenant/resource/batch`; the last three are empty where no limit asks for them.
-Occupancy is never counted up and down: it is read from the jobs that are held, when a claim needs it.
+A lane is a text, `queue/workflow/base,period,cap/tenant/resource/batch`; the last three are empty where no limit asks
+for them. Occupancy is never counted up and down: it is read from the jobs that are held, when a claim needs it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ from penstock.engine.identity import checked_name
 from penstock.engine.model import JobRow
 
 Limits = Mapping[str, int]
-"""`workflow:NAME`, `resource:NAME`, `tenant:NAME` or `tenant:*` (each tenant that has none of its own) to the most at once."""
+"""`workflow:NAME`, `resource:NAME`, `tenant:NAME` or `tenant:*` (each tenant that has none of its own) to the most at
+once."""
+
+AFTER_SLASH = "0"
+"""The character after '/': lanes of queue Q are the texts from 'Q/' to 'Q0'."""
 
 _SCOPES = ("workflow", "resource", "tenant")
 
@@ -68,7 +73,8 @@ def limit_keys(lane: str, limits: Limits) -> tuple[str, ...]:
 def room_left(
     limits: Limits, held: Iterable[tuple[str, int]], batches: Iterable[tuple[str, int, int]]
 ) -> dict[str, int]:
-    """What each limit still allows: `held` is (lane, ticks running), `batches` (id, limit, members started and not ended)."""
+    """What each limit still allows: `held` is (lane, ticks running), `batches` (id, limit, members started and not
+    ended)."""
     room = dict(limits)
     default = limits.get("tenant:*")
     for lane, count in held:

@@ -1,7 +1,7 @@
 """Where a job's life is decided: every change of a job's status is made by a function of this module.
 
-The functions are pure but for the row they are given, which is the caller's own copy. Stores read a row under their lock, let one
-of these change it, and write it back; they decide nothing themselves.
+The functions are pure but for the row they are given, which is the caller's own copy. Stores read a row under their
+lock, let one of these change it, and write it back; they decide nothing themselves.
 
                       ┌────────────── retry, again ──────────────┐
                       ▼                                          │
@@ -30,12 +30,30 @@ MOST_CRASHES = 5
 def born(new: NewJob, *, run: int, now: float, by_tenant: bool, batch_limited: bool) -> JobRow:
     """The row of a job that was just submitted."""
     row = JobRow(
-        id=new.id, tenant=new.tenant, workflow=new.workflow, key=new.key or new.id, run=run, queue=new.queue, digest=new.digest,
-        parent=new.parent, fan_in=new.fan_in, cleanup=new.cleanup, base=new.base, period=new.period, cap=new.cap,
-        aged_from=now if new.aged_from is None else to_the_tick(new.aged_from), created=now,
-        status=_ready_status(new.step, new.cleanup), phase="ready", step=new.step, payload=new.payload, lane="",
-        batch=new.batch, batch_slot=new.batch if batch_limited else None, resource=new.resource,
-    )  # fmt: skip
+        id=new.id,
+        tenant=new.tenant,
+        workflow=new.workflow,
+        key=new.key or new.id,
+        run=run,
+        queue=new.queue,
+        digest=new.digest,
+        parent=new.parent,
+        fan_in=new.fan_in,
+        cleanup=new.cleanup,
+        base=new.base,
+        period=new.period,
+        cap=new.cap,
+        aged_from=now if new.aged_from is None else to_the_tick(new.aged_from),
+        created=now,
+        status=_ready_status(new.step, new.cleanup),
+        phase="ready",
+        step=new.step,
+        payload=new.payload,
+        lane="",
+        batch=new.batch,
+        batch_slot=new.batch if batch_limited else None,
+        resource=new.resource,
+    )
     if new.after > 0:
         _wait(row, to_the_tick(now + new.after))
     row.lane = lane_of(row, by_tenant=by_tenant)
@@ -168,15 +186,28 @@ def second_run(row: JobRow, *, new_id: str) -> NewJob:
     if not row.payload:
         raise Conflict(f"job {row.id} is older than retention keeps payloads; submit it anew with `again`")
     return NewJob(
-        id=new_id, workflow=row.workflow, step=row.step, payload=row.payload, digest=row.digest, tenant=row.tenant, key=row.key,
-        again=True, queue=row.queue, base=row.base, period=row.period, cap=row.cap, parent=row.parent, fan_in=row.fan_in,
-        cleanup=row.cleanup, resource=row.resource,
-    )  # fmt: skip
+        id=new_id,
+        workflow=row.workflow,
+        step=row.step,
+        payload=row.payload,
+        digest=row.digest,
+        tenant=row.tenant,
+        key=row.key,
+        again=True,
+        queue=row.queue,
+        base=row.base,
+        period=row.period,
+        cap=row.cap,
+        parent=row.parent,
+        fan_in=row.fan_in,
+        cleanup=row.cleanup,
+        resource=row.resource,
+    )
 
 
 def follow_up(then: NewJob, *, batch: str) -> NewJob:
-    """The job a batch starts when it has ended. It is the batch's own: a key or another batch could refuse it when nobody is there
-    to hear of that."""
+    """The job a batch starts when it has ended. It is the batch's own: a key or another batch could refuse it when
+    nobody is there to hear of that."""
     if then.key is not None or then.batch is not None:
         raise InvalidRequest("the job that follows a batch can have neither a key nor a batch of its own")
     return replace(then, fan_in=batch)
@@ -315,7 +346,8 @@ def _hand_back(row: JobRow, move: Move, now: float) -> None:
 
 
 _DECIDES_NOTHING = frozenset({"hand back", "retry", "fail", "park"})
-"""Moves that leave payload and counters as they are stored: a checkpoint of the tick may have landed without its knowing."""
+"""Moves that leave payload and counters as they are stored: a checkpoint of the tick may have landed without its
+knowing."""
 
 _MOVES: dict[str, Callable[[JobRow, Move, float], None]] = {
     "next": _next,

@@ -1,7 +1,8 @@
-"""Which process this is, so that a worker that died on this machine is known to be dead without waiting for its lease to run out.
+"""Which process this is, so that a worker that died on this machine is known to be dead without waiting for its lease
+to run out.
 
-A process is told apart by the machine's boot, its process namespace, its number and the moment it started: where all of these are
-known and the process is not there, it cannot come back. Anywhere else nothing is concluded.
+A process is told apart by the machine's boot, its process namespace, its number and the moment it started: where all
+of these are known and the process is not there, it cannot come back. Anywhere else nothing is concluded.
 """
 
 from __future__ import annotations

@@ -82,7 +82,8 @@ class Membership(Requests):
         return self.worker
 
     async def _bury_neighbours(self) -> None:
-        """Workers that died on this machine are given up at once: a program that is started again goes on where it was."""
+        """Workers that died on this machine are given up at once: a program that is started again goes on where it
+        was."""
         for worker in await self.store.workers():
             if is_dead(from_json(worker.info)):
                 log.warning("worker %s is dead; %d jobs are taken up again", worker.id, worker.holds)
@@ -124,7 +125,8 @@ class Membership(Requests):
         self._on_lost({ANY_QUEUE}, 0.0)
 
     def surrender(self, *, blamed: str) -> None:
-        """Called from another thread when this one is stuck: everything goes back, and the job that did it is blamed."""
+        """Called from another thread when this one is stuck: everything goes back, and the job that did it is
+        blamed."""
         worker = self.worker
         if worker is None:
             return
@@ -192,7 +194,8 @@ class Membership(Requests):
                 log.warning("worker %s could not say goodbye, its lease will run out: %s", worker, error)
 
     def doubt(self) -> None:
-        """The store may think that this worker holds jobs which nothing here advances: the next sweep gives them back."""
+        """The store may think that this worker holds jobs which nothing here advances: the next sweep gives them
+        back."""
         self._uncertain = True
 
     def noticed(self, row: JobRow) -> None:

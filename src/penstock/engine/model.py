@@ -183,7 +183,8 @@ def view(row: JobRow) -> Job:
 
 @dataclass(slots=True, frozen=True)
 class Batch:
-    """A batch as users see it; a snapshot. It has ended when `finished` is set, and then `follow_up` is its follow-up job."""
+    """A batch as users see it; a snapshot. It has ended when `finished` is set, and then `follow_up` is its follow-up
+    job."""
 
     id: str
     tenant: str

@@ -1,7 +1,7 @@
 """Who goes first: priority that grows with age, evaluated at the moment of the claim.
 
-A *class* is (base, period, cap). Within one class priority never falls with age, so the oldest job of a class is its best one:
-a claim compares one head per class instead of every job.
+A *class* is (base, period, cap). Within one class priority never falls with age, so the oldest job of a class is its
+best one: a claim compares one head per class instead of every job.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ SLOWEST = 366 * 86_400
 class Priority:
     """How urgent a job is: `base` 0 to 100, plus one point for every `ageing` seconds waited, up to `cap` points.
 
-    `ageing=None` switches ageing off. `aged_from` (seconds since the epoch) sets from when age is counted; None: from submit.
+    `ageing=None` switches ageing off. `aged_from` (seconds since the epoch) sets from when age is counted; None: from
+    submit.
     """
 
     base: int = 50

@@ -1,4 +1,5 @@
-"""What people and programs ask of the engine: jobs, control, batches, limits, schedules. Each request is checked, then one operation."""
+"""What people and programs ask of the engine: jobs, control, batches, limits, schedules. Each request is checked,
+then one operation."""
 
 from __future__ import annotations
 

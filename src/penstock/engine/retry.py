@@ -12,9 +12,10 @@ from penstock.engine.errors import Ambiguous, InvalidRequest, Permanent, RateLim
 class Retry:
     """A step's retry policy.
 
-    `attempts` counts every try, the first too. The n-th retry waits `base · factor^(n-1)` seconds, at most `cap`, moved by
-    up to ± `jitter` of itself so that a thousand failures do not come back in the same second. `fatal` names exception types
-    that fail at once, beside `Permanent` and `InvalidRequest`. Rate limits have a budget of their own (`rate_limited`): they say nothing about the job.
+    `attempts` counts every try, the first too. The n-th retry waits `base · factor^(n-1)` seconds, at most `cap`,
+    moved by up to ± `jitter` of itself so that a thousand failures do not come back in the same second. `fatal` names
+    exception types that fail at once, beside `Permanent` and `InvalidRequest`. Rate limits have a budget of their own
+    (`rate_limited`): they say nothing about the job.
     """
 
     attempts: int = 5

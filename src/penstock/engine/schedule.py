@@ -13,7 +13,8 @@ _ANY_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Cron:
-    """A checked expression (five fields) and time zone. Hours that a clock change skips or repeats fire once, as in cron."""
+    """A checked expression (five fields) and time zone. Hours that a clock change skips or repeats fire once, as in
+    cron."""
 
     def __init__(self, expression: str, timezone: str = "UTC") -> None:
         try:

@@ -1,4 +1,5 @@
-"""One tick: run the step a claim is for, and store what it decided; then the next step, for as long as the claim is kept."""
+"""One tick: run the step a claim is for, and store what it decided; then the next step, for as long as the claim is
+kept."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ MESSAGE_LIMIT = 2000
 
 
 class Tick:
-    """A claimed job on its way. The watch (`watch.py`) looks at `soft` and `hard`, the loop times at which it runs out of time."""
+    """A claimed job on its way. The watch (`watch.py`) looks at `soft` and `hard`, the loop times at which it runs
+    out of time."""
 
     __slots__ = (
         "abandoned",
@@ -59,8 +61,8 @@ class Tick:
         return self.context._row
 
     async def run(self) -> float | None:
-        """Never raises but for cancellation: whatever happens is a decision about the job. Returns in how many seconds the job
-        is to be advanced again, or None."""
+        """Never raises but for cancellation: whatever happens is a decision about the job. Returns in how many
+        seconds the job is to be advanced again, or None."""
         engine, row = self.engine, self.row
         job = row.id
         self.task = asyncio.current_task()
@@ -214,7 +216,8 @@ class Tick:
             self.task.cancel(why)
 
     async def abandon(self) -> None:
-        """Past its hard limit and still not ended: the job is taken away from the step, which can change nothing any more."""
+        """Past its hard limit and still not ended: the job is taken away from the step, which can change nothing any
+        more."""
         step = self.workflow.steps[self.row.step]
         self.abandoned = True
         limit = step.hard_timeout or 0.0

@@ -1,8 +1,9 @@
 """Keeps an eye on running ticks: soft limits, hard limits, and steps that block the event loop itself.
 
-A step that awaits is cancelled. One that ignores that loses its job when the hard limit comes. One that blocks the loop can only be
-reached from another thread: it is interrupted there, and where even that does not help (a C call that never returns) its worker gives
-everything back and, if it may, ends the process so that a supervisor starts a fresh one.
+A step that awaits is cancelled. One that ignores that loses its job when the hard limit comes. One that blocks the
+loop can only be reached from another thread: it is interrupted there, and where even that does not help (a C call
+that never returns) its worker gives everything back and, if it may, ends the process so that a supervisor starts a
+fresh one.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ INTERRUPT_GRACE = 2.0
 
 
 class Interrupted(BaseException):
-    """Raised inside blocking code that ran past its hard limit; a `BaseException`, so that `except Exception` does not keep it."""
+    """Raised inside blocking code that ran past its hard limit; a `BaseException`, so that `except Exception` does
+    not keep it."""
 
 
 class Watch:
@@ -72,7 +74,8 @@ class Watch:
         tick.cut("hard time limit")
 
     def blocked_by(self, loop: asyncio.AbstractEventLoop, now: float) -> Tick | None:
-        """Asked from another thread while the loop does not answer: the tick past its hard limit that is running right now."""
+        """Asked from another thread while the loop does not answer: the tick past its hard limit that is running
+        right now."""
         running = asyncio.current_task(loop)
         for tick in list(self._minded.values()):
             if tick.task is running and tick.hard is not None and now >= tick.hard:
@@ -81,7 +84,8 @@ class Watch:
 
 
 class LoopGuard(threading.Thread):
-    """Lives beside the loop's thread; looks whether the loop still turns, and stops the step that keeps it from turning."""
+    """Lives beside the loop's thread; looks whether the loop still turns, and stops the step that keeps it from
+    turning."""
 
     def __init__(self, engine: Membership, *, exits: bool) -> None:
         super().__init__(name="penstock-guard", daemon=True)
@@ -153,8 +157,8 @@ _to_interrupt: asyncio.Task[object] | None = None
 
 
 def _set_handler() -> bool:
-    """On the main thread a signal is the better interrupt: it ends blocking system calls, and its handler can look once more
-    whether the right step is running. Only if nobody else uses the signal."""
+    """On the main thread a signal is the better interrupt: it ends blocking system calls, and its handler can look
+    once more whether the right step is running. Only if nobody else uses the signal."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGUSR2) != signal.SIG_DFL:
         return signal.getsignal(signal.SIGUSR2) is _on_signal
     signal.signal(signal.SIGUSR2, _on_signal)

@@ -20,7 +20,8 @@ from penstock.engine.retry import Retry
 F = TypeVar("F", bound=Callable[..., Any])
 
 LONGEST_STAY = 30 * 86_400.0
-"""Seconds a job may stay in one step, waits and retries included, unless its workflow says otherwise: every loop is bounded."""
+"""Seconds a job may stay in one step, waits and retries included, unless its workflow says otherwise: every loop is
+bounded."""
 
 PAYLOAD_LIMIT = 1_000_000
 """Bytes of JSON. Large things go to outputs and travel as references."""
@@ -30,8 +31,8 @@ PAYLOAD_LIMIT = 1_000_000
 class Step:
     """One step: what runs, and within which bounds.
 
-    `timeout` is soft: the step is cancelled at its next `await` and may clean up. `hard_timeout` takes the job away from it and
-    interrupts code that blocks. `deadline` bounds the whole stay in the step, waits and retries included.
+    `timeout` is soft: the step is cancelled at its next `await` and may clean up. `hard_timeout` takes the job away
+    from it and interrupts code that blocks. `deadline` bounds the whole stay in the step, waits and retries included.
     """
 
     name: str
@@ -55,9 +56,9 @@ class Step:
 class Workflow:
     """An ordered list of named steps. Steps run in the order of their declaration; `Goto` skips.
 
-    `payload` is the type of what is submitted: a Pydantic model, a dataclass, or anything Pydantic can validate. It may be left out
-    when the first step annotates it. `retry`, `timeout` and `deadline` are what its steps have unless they say otherwise;
-    `deadline=None` lets a job stay in a step for ever.
+    `payload` is the type of what is submitted: a Pydantic model, a dataclass, or anything Pydantic can validate. It
+    may be left out when the first step annotates it. `retry`, `timeout` and `deadline` are what its steps have unless
+    they say otherwise; `deadline=None` lets a job stay in a step for ever.
     """
 
     def __init__(
@@ -135,7 +136,8 @@ class Workflow:
         timeout: float | None = None,
         hard_timeout: float | None = None,
     ) -> F | Callable[[F], F]:
-        """Declare what runs when a job is cancelled, with the payload it had. The job keeps its locks until this is done."""
+        """Declare what runs when a job is cancelled, with the payload it had. The job keeps its locks until this is
+        done."""
 
         def declare(function: F) -> F:
             if self.cleanup_step is not None:

@@ -1,7 +1,8 @@
 """Whole files or none: written beside their place, synced, and moved there in one step.
 
-A worker writes a *version*, a hidden file named by the job and its claim, so that two workers that believe to hold the same job never
-write the same file. The commit records which version counts; only then does the public name point at it.
+A worker writes a *version*, a hidden file named by the job and its claim, so that two workers that believe to hold
+the same job never write the same file. The commit records which version counts; only then does the public name point
+at it.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def store_version(root: Path, name: str, content: Content, *, job: str, epoch: i
 
 
 def drop_older(root: Path, stored: Stored, previous: str | None) -> None:
-    """Remove the version that was replaced, and those this job wrote under claims it lost. Called once `stored` is public."""
+    """Remove the version that was replaced, and those this job wrote under claims it lost. Called once `stored` is
+    public."""
     stem, _, epoch = stored.version.rpartition(".")
     older = [f"{stem}.{number}" for number in range(max(1, int(epoch) - 8), int(epoch))]
     for version in older if previous is None else [*older, previous]:

@@ -1,6 +1,7 @@
 """Which version of an output counts: one row for each public name, written in the same commit as the step that made it.
 
-The public file is made from the row, never the other way round, so a worker that lost its claim cannot bring an old content back.
+The public file is made from the row, never the other way round, so a worker that lost its claim cannot bring an old
+content back.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from penstock.outputs.files import Content, Stored, checked_output, drop_older, 
 
 _COLUMNS = "name, version, sha256, size, previous"
 _COUNTS = (
-    "INSERT INTO outputs (name, version, sha256, size, job, published) VALUES (:name, :version, :sha256, :size, :job, 0)"
-    " ON CONFLICT (name) DO UPDATE SET previous = outputs.version, version = excluded.version, sha256 = excluded.sha256,"
-    " size = excluded.size, job = excluded.job, published = 0"
+    "INSERT INTO outputs (name, version, sha256, size, job, published)"
+    " VALUES (:name, :version, :sha256, :size, :job, 0)"
+    " ON CONFLICT (name) DO UPDATE SET previous = outputs.version, version = excluded.version,"
+    " sha256 = excluded.sha256, size = excluded.size, job = excluded.job, published = 0"
 )
 _PUBLISHED = "UPDATE outputs SET published = 1, previous = NULL WHERE name = :name AND version = :version"
 
@@ -33,7 +35,8 @@ class Database(Protocol):
 
 
 class Outputs:
-    """The outputs of all tenants under one folder, `{root}/{tenant}/…`. Given to an engine, which connects it to its store."""
+    """The outputs of all tenants under one folder, `{root}/{tenant}/…`. Given to an engine, which connects it to its
+    store."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -75,7 +78,8 @@ class Outputs:
         return None if found is None else found[0]
 
     async def publish(self, names: list[str]) -> int:
-        """Make the public files show what the rows say; returns how many do now. One publisher at a time on this machine."""
+        """Make the public files show what the rows say; returns how many do now. One publisher at a time on this
+        machine."""
         done = 0
         gate = await asyncio.to_thread(self._enter)
         try:

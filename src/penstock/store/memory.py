@@ -1,7 +1,7 @@
 """The store in a few dictionaries: the oracle the databases are compared with, and what simulations run on.
 
-It is written to be obviously right, not fast: a claim looks at every ready job. It shares the rules of a job's life with the other
-stores and nothing else.
+It is written to be obviously right, not fast: a claim looks at every ready job. It shares the rules of a job's life
+with the other stores and nothing else.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.engine import lifecycle
 from penstock.engine.clock import Clock, SystemClock, to_the_tick
@@ -54,13 +54,14 @@ from penstock.store.protocol import (
     WorkerRow,
     Write,
     in_order,
-)  # fmt: skip
+)
 
 _all_of = attrgetter(*JOB_COLUMNS)
 
 
 class MemoryStore:
-    """Everything is gone with the process. Several engines may share one instance, as several processes share a database."""
+    """Everything is gone with the process. Several engines may share one instance, as several processes share a
+    database."""
 
     url = "memory://"
 
@@ -133,23 +134,27 @@ class MemoryStore:
             same_key = last or first.setdefault(key, new)
             if same_key.id != new.id and same_key.digest != new.digest:
                 raise Conflict(
-                    f"key {key[2]!r} of workflow {new.workflow!r} is job {same_key.id}, which was submitted with another payload"
+                    f"key {key[2]!r} of workflow {new.workflow!r} is job {same_key.id},"
+                    " which was submitted with another payload"
                 )
             if batch is not None and batch.sealed and (last is None or last.id not in self.member_rows[batch.id]):
                 raise Conflict(f"batch {batch.id} is sealed and takes no more members")
 
     def _found(self, new: NewJob) -> JobRow | None:
-        """The job that holds the key already, unless its run is over and another is wanted. One that this very request made,
-        when it was asked for the first time, is never the last but one."""
+        """The job that holds the key already, unless its run is over and another is wanted. One that this very
+        request made, when it was asked for the first time, is never the last but one."""
         last = self._last_run(new.tenant, new.workflow, new.key or new.id)
         return None if last is None or (new.again and last.status in FINAL and last.id != new.id) else last
 
     def _create(self, new: NewJob, run: int) -> JobRow:
         batch = self.batch_rows[new.batch] if new.batch else None
         row = lifecycle.born(
-            new, run=run, now=self._now(), by_tenant=tenants_limited(self.limit_rows),
+            new,
+            run=run,
+            now=self._now(),
+            by_tenant=tenants_limited(self.limit_rows),
             batch_limited=batch is not None and batch.limit is not None,
-        )  # fmt: skip
+        )
         self.rows[row.id] = row
         self.runs.setdefault((row.tenant, row.workflow, row.key), []).append(row.id)
         self.events[row.id] = []
@@ -242,7 +247,8 @@ class MemoryStore:
         return self._landed(row, move.epoch)
 
     def _check_effects(self, move: Move, before: JobRow) -> None:
-        """What a tick spawns is checked against its job as it lands (it may spawn its own next run); a refusal undoes that."""
+        """What a tick spawns is checked against its job as it lands (it may spawn its own next run); a refusal undoes
+        that."""
         try:
             self._check(move.spawn)
             for batch_id in move.seal:
@@ -283,9 +289,10 @@ class MemoryStore:
 
     def _claimable(self, queue: str, workflows: tuple[str, ...]) -> list[JobRow]:
         return [
-            row for row in self.rows.values()
+            row
+            for row in self.rows.values()
             if row.phase == "ready" and row.queue == queue and row.workflow in workflows and self._fits(row)
-        ]  # fmt: skip
+        ]
 
     def _fits(self, row: JobRow) -> bool:
         keys = limit_keys(row.lane, self.limit_rows)
@@ -322,7 +329,8 @@ class MemoryStore:
             raise LostClaim(f"worker {worker} was given up; it must start anew")
 
     def _wake_and_give_up(self, only: str | None) -> Tidied:
-        """Timers that fell due, leases that ran out, and the jobs of workers that died; of one job where a claim is by id."""
+        """Timers that fell due, leases that ran out, and the jobs of workers that died; of one job where a claim is
+        by id."""
         now = self._now()
         by_tenant = tenants_limited(self.limit_rows)
         dead = {w.id for w in self.worker_rows.values() if w.expires <= now}
@@ -450,9 +458,15 @@ class MemoryStore:
         old = self.schedule_rows.get((op.tenant, op.name))
         same = old is not None and (old.cron, old.timezone) == (op.cron, op.timezone)
         self.schedule_rows[op.tenant, op.name] = ScheduleRow(
-            op.name, op.tenant, op.cron, op.timezone, old.next_due if same and old else op.next_due, encoding.dump(op.job), op.enabled,
+            op.name,
+            op.tenant,
+            op.cron,
+            op.timezone,
+            old.next_due if same and old else op.next_due,
+            encoding.dump(op.job),
+            op.enabled,
             old.last_fired if old else None,
-        )  # fmt: skip
+        )
 
     def _remove_schedule(self, op: RemoveSchedule) -> bool:
         return self.schedule_rows.pop((op.tenant, op.name), None) is not None
@@ -533,26 +547,42 @@ class MemoryStore:
         else:
             del self.rows[row.id], self.events[row.id], self.runs[row.tenant, row.workflow, row.key]
 
-    _DO: dict[type, Callable[[MemoryStore, Any], Any]] = {
-        Submit: _submit, Claim: _claim, ClaimJob: _claim_job, Commit: _commit, TakeLock: _take_lock, Note: _note,
-        Control: _control, OpenBatch: _open_batch, Seal: _seal, RetryBatch: _retry_batch, SetLimits: _set_limits,
-        SetSchedule: _set_schedule, RemoveSchedule: _remove_schedule, Fire: _fire, Beat: _beat, Leave: _leave, HandBack: _hand_back,
-        Tidy: _tidy, Write: _write,
-    }  # fmt: skip
+    _DO: ClassVar[dict[type, Callable[[MemoryStore, Any], Any]]] = {
+        Submit: _submit,
+        Claim: _claim,
+        ClaimJob: _claim_job,
+        Commit: _commit,
+        TakeLock: _take_lock,
+        Note: _note,
+        Control: _control,
+        OpenBatch: _open_batch,
+        Seal: _seal,
+        RetryBatch: _retry_batch,
+        SetLimits: _set_limits,
+        SetSchedule: _set_schedule,
+        RemoveSchedule: _remove_schedule,
+        Fire: _fire,
+        Beat: _beat,
+        Leave: _leave,
+        HandBack: _hand_back,
+        Tidy: _tidy,
+        Write: _write,
+    }
 
     async def job(self, job_id: str) -> JobRow | None:
         return None if (row := self.rows.get(job_id)) is None else _copied(row)
 
     async def jobs(self, where: JobFilter) -> list[JobRow]:
         found = [
-            row for row in self.rows.values()
+            row
+            for row in self.rows.values()
             if (where.tenant is None or row.tenant == where.tenant)
             and (where.workflow is None or row.workflow == where.workflow)
             and (not where.status or row.status in where.status)
             and (where.key is None or row.key == where.key)
             and (where.batch is None or row.id in self.member_rows.get(where.batch, {}))
             and (where.before is None or row.id < where.before)
-        ]  # fmt: skip
+        ]
         return [_copied(row) for row in sorted(found, key=lambda r: r.id, reverse=True)[: where.limit]]
 
     async def count(self, *, tenant: str | None = None) -> dict[tuple[str, str], int]:

@@ -1,7 +1,7 @@
 """The contract every store keeps: operations that go in one transaction, and questions that change nothing.
 
-`Store.apply` is the one door (rule 1). It takes a group of operations, carries all of them out in one transaction, and gives one
-answer for each; an operation that is refused answers with its exception and leaves the others alone.
+`Store.apply` is the one door (rule 1). It takes a group of operations, carries all of them out in one transaction,
+and gives one answer for each; an operation that is refused answers with its exception and leaves the others alone.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from penstock.engine.outcome import Move
 
 @dataclass(slots=True, frozen=True)
 class Submit:
-    """Create jobs, or find the ones that hold their keys already. All of them, or none. Answers a list of `Submitted`."""
+    """Create jobs, or find the ones that hold their keys already. All of them, or none. Answers a list of
+    `Submitted`."""
 
     jobs: tuple[NewJob, ...]
 
 
 @dataclass(slots=True, frozen=True)
 class Claim:
-    """Take the best `room` jobs of a queue for a worker. `oldest` of them go to the longest waiting. Answers `Claimed`."""
+    """Take the best `room` jobs of a queue for a worker. `oldest` of them go to the longest waiting. Answers
+    `Claimed`."""
 
     worker: str
     queue: str
@@ -34,7 +36,8 @@ class Claim:
 
 @dataclass(slots=True, frozen=True)
 class ClaimJob:
-    """Take this very job: limits count, priority does not. With a `lease` the claim lapses by itself. Answers `Claimed`."""
+    """Take this very job: limits count, priority does not. With a `lease` the claim lapses by itself. Answers
+    `Claimed`."""
 
     worker: str
     job: str
@@ -73,7 +76,8 @@ class Note:
 
 @dataclass(slots=True, frozen=True)
 class Control:
-    """What a person asks of a job: pause, resume, cancel, or retry (with `new_id` for the next run). Answers the row."""
+    """What a person asks of a job: pause, resume, cancel, or retry (with `new_id` for the next run). Answers the
+    row."""
 
     job: str
     action: str
@@ -161,8 +165,8 @@ class Beat:
 
 @dataclass(slots=True, frozen=True)
 class Leave:
-    """A worker ends: what it still holds goes back to the queue, `blamed` (or everything, if it died) as a crash. Answers how
-    many jobs."""
+    """A worker ends: what it still holds goes back to the queue, `blamed` (or everything, if it died) as a crash.
+    Answers how many jobs."""
 
     worker: str
     blamed: str | None = None
@@ -179,7 +183,8 @@ class HandBack:
 
 @dataclass(slots=True, frozen=True)
 class Tidy:
-    """Give up dead workers and lapsed leases, wake what is due, and drop what is older than retention. Answers `Tidied`."""
+    """Give up dead workers and lapsed leases, wake what is due, and drop what is older than retention. Answers
+    `Tidied`."""
 
     keep_completed: float | None = None
     keep_failed: float | None = None
@@ -188,15 +193,33 @@ class Tidy:
 
 @dataclass(slots=True, frozen=True)
 class Write:
-    """SQLAlchemy Core statements on tables of a pipeline's own, outside of a tick. All of them, or none; answers nothing."""
+    """SQLAlchemy Core statements on tables of a pipeline's own, outside of a tick. All of them, or none; answers
+    nothing."""
 
     statements: tuple[Any, ...]
 
 
 Op = (
-    Submit | Claim | ClaimJob | Commit | TakeLock | Note | Control | OpenBatch | Seal | RetryBatch | SetLimits | SetSchedule
-    | RemoveSchedule | Fire | Beat | Leave | HandBack | Tidy | Write
-)  # fmt: skip
+    Submit
+    | Claim
+    | ClaimJob
+    | Commit
+    | TakeLock
+    | Note
+    | Control
+    | OpenBatch
+    | Seal
+    | RetryBatch
+    | SetLimits
+    | SetSchedule
+    | RemoveSchedule
+    | Fire
+    | Beat
+    | Leave
+    | HandBack
+    | Tidy
+    | Write
+)
 
 
 class Submitted(NamedTuple):
@@ -232,7 +255,8 @@ class Tidied:
 
 @dataclass(slots=True)
 class BatchRow:
-    """A batch. `members` counts only up; it has ended when it is sealed and `completed + failed + canceled = members`."""
+    """A batch. `members` counts only up; it has ended when it is sealed and `completed + failed + canceled =
+    members`."""
 
     id: str
     tenant: str
@@ -306,8 +330,8 @@ class JobFilter:
 
 @dataclass(slots=True)
 class Applied:
-    """One answer an operation (an exception where it was refused), the queues in which work may have become claimable, and in how
-    many seconds the first of the waits that began here is over."""
+    """One answer an operation (an exception where it was refused), the queues in which work may have become
+    claimable, and in how many seconds the first of the waits that began here is over."""
 
     answers: list[Any]
     hints: set[str] = field(default_factory=set)
@@ -329,7 +353,8 @@ class Store(Protocol):
     async def close(self) -> None: ...
 
     async def apply(self, ops: Sequence[Op], *, replay: bool = False) -> Applied:
-        """One transaction. With `replay`, the last try's COMMIT is unknown: what it did already is found, not done again."""
+        """One transaction. With `replay`, the last try's COMMIT is unknown: what it did already is found, not done
+        again."""
         ...
 
     async def now(self) -> float:
@@ -390,7 +415,8 @@ class Keeper(Protocol):
 
 
 def in_order(ops: Sequence[Op]) -> list[tuple[int, Op]]:
-    """The order in which a group is carried out, with each operation's place in it: what frees work goes before what takes it."""
+    """The order in which a group is carried out, with each operation's place in it: what frees work goes before what
+    takes it."""
     return sorted(enumerate(ops), key=lambda placed: _rank(placed[1]))
 
 

@@ -1,4 +1,5 @@
-"""The tables, described once. Alembic compares its migrations with this; the hot statements are written by hand beside it."""
+"""The tables, described once. Alembic compares its migrations with this; the hot statements are written by hand
+beside it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""The schema's history. A new database is made from the `*.sql` files at once; an older one is moved on by Alembic's revisions.
+"""The schema's history. A new database is made from the `*.sql` files at once; an older one is moved on by Alembic's
+revisions.
 
-The `*.sql` files are what Alembic renders from the first revision to the last (`python -m penstock.store.migrations`), so that opening
-a new database needs neither Alembic nor SQLAlchemy; a test keeps them the same.
+The `*.sql` files are what Alembic renders from the first revision to the last (`python -m
+penstock.store.migrations`), so that opening a new database needs neither Alembic nor SQLAlchemy; a test keeps them
+the same.
 """
 
 from __future__ import annotations

@@ -7,14 +7,11 @@ from typing import Any
 
 from penstock.engine import lifecycle
 from penstock.engine.errors import LostClaim
-from penstock.engine.lane import Limits, limit_keys, parse, room_for, room_left
+from penstock.engine.lane import AFTER_SLASH, Limits, limit_keys, parse, room_for, room_left
 from penstock.engine.model import Event, JobRow
 from penstock.engine.priority import Head
 from penstock.store.protocol import Claim, Claimed, ClaimJob
 from penstock.store.sql.requests import Ask, Steps, Tell
-
-AFTER_SLASH = "0"
-"""The character after '/': lanes of queue Q are the texts from 'Q/' to 'Q0'."""
 
 
 class Claims:
@@ -127,8 +124,8 @@ class Claims:
     def _fill(
         self, lanes: list[Head], wanted: int, favour_oldest: bool, taken: set[str], *, limited: bool
     ) -> Steps[dict[str, list[Head]]]:
-        """A first helping from the lanes whose heads are among the best: no other lane can come into the choice, unless a
-        limit closes some of the best ones on the way."""
+        """A first helping from the lanes whose heads are among the best: no other lane can come into the choice,
+        unless a limit closes some of the best ones on the way."""
         best = sorted(lanes, key=lambda head: self._rank(head, favour_oldest))
         if not limited:
             best = best[: wanted + len(taken)]
@@ -162,7 +159,8 @@ class Claims:
         return any(all(room_for(key, room, self.limits) > 0 for key in limit_keys(h.lane, self.limits)) for h in lanes)
 
     def _room(self, lanes: list[str], *, locked: bool = True) -> Steps[dict[str, int]]:
-        """What the limits of these lanes allow now. The limits are locked before the count, in an order all workers share."""
+        """What the limits of these lanes allow now. The limits are locked before the count, in an order all workers
+        share."""
         keys = sorted({key for lane in lanes for key in limit_keys(lane, self.limits)})
         if not keys:
             return {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.engine.lane import AFTER_SLASH, parse
 from penstock.engine.model import EVENT_COLUMNS, JOB_COLUMNS, Event, JobRow
 from penstock.store.protocol import BatchRow, JobFilter, LockRow, Member, ScheduleRow, WorkerRow
 from penstock.store.sql.statements import BATCH_COLUMNS
@@ -14,7 +15,8 @@ _BATCH = ", ".join(f'"{c}"' for c in BATCH_COLUMNS)
 
 
 class Reading:
-    """Every method is one query. Placeholders are written `?` and numbered by the database's own module where it needs that."""
+    """Every method is one query. Placeholders are written `?` and numbered by the database's own module where it
+    needs that."""
 
     async def rows(self, sql: str, args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         raise NotImplementedError
@@ -73,15 +75,16 @@ class Reading:
 
     async def workers(self) -> list[WorkerRow]:
         found = await self.rows(
-            "SELECT id, started, seen, expires, info, (SELECT count(*) FROM jobs WHERE phase = 'held' AND worker = w.id)"
-            " FROM workers w ORDER BY id",
+            "SELECT id, started, seen, expires, info,"
+            " (SELECT count(*) FROM jobs WHERE phase = 'held' AND worker = w.id) FROM workers w ORDER BY id",
             (),
         )
         return [WorkerRow(*values) for values in found]
 
     async def schedules(self) -> list[ScheduleRow]:
         found = await self.rows(
-            "SELECT name, tenant, cron, timezone, next_due, job, enabled, last_fired FROM schedules ORDER BY tenant, name",
+            "SELECT name, tenant, cron, timezone, next_due, job, enabled, last_fired FROM schedules"
+            " ORDER BY tenant, name",
             (),
         )
         return [ScheduleRow(*(*values[:6], bool(values[6]), values[7])) for values in found]
@@ -96,12 +99,23 @@ class Reading:
         return dict(found)
 
     async def ready_queues(self) -> list[str]:
-        found = await self.rows("SELECT DISTINCT queue FROM jobs WHERE phase = 'ready'", ())
-        return sorted(queue for (queue,) in found)
+        """One look into the index for each queue, however many jobs are ready."""
+        queues: list[str] = []
+        after = ""
+        while True:
+            found = await self.rows(
+                "SELECT lane FROM jobs WHERE phase = 'ready' AND lane >= ? ORDER BY lane LIMIT 1", (after,)
+            )
+            if not found:
+                return sorted(queues)
+            queue = parse(found[0][0]).queue
+            queues.append(queue)
+            after = queue + AFTER_SLASH
 
     async def next_due(self) -> float | None:
         found = await self.rows(
-            "SELECT min(due) FROM (SELECT min(due) AS due FROM jobs WHERE due IS NOT NULL AND phase IN ('timed', 'held')"
+            "SELECT min(due) FROM (SELECT min(due) AS due FROM jobs"
+            " WHERE due IS NOT NULL AND phase IN ('timed', 'held')"
             " UNION ALL SELECT min(next_due) FROM schedules WHERE enabled) d",
             (),
         )

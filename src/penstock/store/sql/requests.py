@@ -1,4 +1,5 @@
-"""What a transaction script asks its database for. Scripts decide, databases carry out; neither waits for the other's I/O style."""
+"""What a transaction script asks its database for. Scripts decide, databases carry out; neither waits for the other's
+I/O style."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """One transaction: a group of operations, carried out together on any SQL database.
 
-The script yields requests (`requests.py`) and is sent the answers, so the same lines run on SQLite, where a statement is a
-function call, and on PostgreSQL, where it is a message. Ticks' commits and submits are done set by set, everything else one by one.
-Refusals are raised before the first row of an operation is written.
+The script yields requests (`requests.py`) and is sent the answers, so the same lines run on SQLite, where a statement
+is a function call, and on PostgreSQL, where it is a message. Ticks' commits and submits are done set by set,
+everything else one by one. Refusals are raised before the first row of an operation is written.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from penstock.store.protocol import (
     Tidy,
     Write,
     brings_along,
-)  # fmt: skip
+)
 from penstock.store.sql.claims import Claims
 from penstock.store.sql.requests import Ask, AskMany, Contended, Guarded, Opening, Steps, Tell
 from penstock.store.sql.statements import BORN_COLUMNS, MOVED_COLUMNS
@@ -97,8 +97,8 @@ class Script(Claims):
         return Applied(answers, self.hints, None if self.first_due is None else self.first_due - self.now)
 
     def _plain_commits(self, commits: list[tuple[int, Commit]], answers: list[Any]) -> Steps[list[tuple[int, Move]]]:
-        """Ticks that bring nothing along, on jobs that are still what their workers know: one look at the fence is enough.
-        Returns the others."""
+        """Ticks that bring nothing along, on jobs that are still what their workers know: one look at the fence is
+        enough. Returns the others."""
         plain: dict[str, tuple[int, Commit]] = {}
         others: list[tuple[int, Move]] = []
         seen: set[str] = set()
@@ -275,7 +275,8 @@ class Script(Claims):
             same_key = row if found and row is not None else first.setdefault(key, new)
             if same_key.id != new.id and same_key.digest != new.digest:
                 raise Conflict(
-                    f"key {key[2]!r} of workflow {new.workflow!r} is job {same_key.id}, which was submitted with another payload"
+                    f"key {key[2]!r} of workflow {new.workflow!r} is job {same_key.id},"
+                    " which was submitted with another payload"
                 )
             if batch is not None and batch.sealed:
                 member = (yield Ask("member", (batch.id, row.id))) if found and row is not None else []
@@ -348,8 +349,8 @@ class Script(Claims):
             yield from self._end_members(grouped)
 
     def _announce(self, row: JobRow) -> None:
-        """Whoever delivers learns of work that is claimable now, and of when the next will be. A new job's wait is everybody's
-        business: who submitted it may run nothing."""
+        """Whoever delivers learns of work that is claimable now, and of when the next will be. A new job's wait is
+        everybody's business: who submitted it may run nothing."""
         if row.phase == "ready" or (row.phase == "timed" and row.epoch == 0):
             self.hints.add(row.queue)
         if row.phase == "timed" and row.due is not None and (self.first_due is None or row.due < self.first_due):
@@ -445,7 +446,7 @@ class Script(Claims):
         rows = [
             lifecycle.born(new, run=run, now=self.now, by_tenant=self.by_tenant, batch_limited=limited)
             for new, run in zip(jobs, runs, strict=True)
-        ]  # fmt: skip
+        ]
         count = yield Tell("insert_jobs", [_born(row) for row in rows])
         if count != len(rows):
             raise Contended
@@ -599,7 +600,8 @@ class Script(Claims):
 
 
 class _Moved(NamedTuple):
-    """Rows that commits have changed and that are still to be written: in their lane, out of it, and the locks they gave up."""
+    """Rows that commits have changed and that are still to be written: in their lane, out of it, and the locks they
+    gave up."""
 
     kept: list[JobRow]
     left: list[JobRow]
@@ -609,11 +611,22 @@ class _Moved(NamedTuple):
 Handler = Callable[[Script, Any], Steps[Any]]
 
 _OTHERS: dict[type, Handler] = {
-    TakeLock: Script._take_lock, Note: Script._note, Control: Script._control, OpenBatch: Script._open_batch, Seal: Script._seal,
-    RetryBatch: Script._retry_batch, SetLimits: Script._set_limits, SetSchedule: Script._set_schedule,
-    RemoveSchedule: Script._remove_schedule, Fire: Script._fire, Beat: Script._beat, Leave: Script._leave,
-    HandBack: Script._hand_back, Tidy: Script._tidy, Write: Script._write,
-}  # fmt: skip
+    TakeLock: Script._take_lock,
+    Note: Script._note,
+    Control: Script._control,
+    OpenBatch: Script._open_batch,
+    Seal: Script._seal,
+    RetryBatch: Script._retry_batch,
+    SetLimits: Script._set_limits,
+    SetSchedule: Script._set_schedule,
+    RemoveSchedule: Script._remove_schedule,
+    Fire: Script._fire,
+    Beat: Script._beat,
+    Leave: Script._leave,
+    HandBack: Script._hand_back,
+    Tidy: Script._tidy,
+    Write: Script._write,
+}
 _BY_ID: dict[type, Handler] = {ClaimJob: Script.claim_job}
 _BY_PRIORITY: dict[type, Handler] = {Claim: Script.claim}
 

@@ -1,6 +1,8 @@
-"""SQLite: one file, no server. One connection writes, others read; each in a thread of its own, never on the event loop.
+"""SQLite: one file, no server. One connection writes, others read; each in a thread of its own, never on the event
+loop.
 
-A transaction is a handful of statements, however many jobs it moves, because a thread has to win Python's lock back after each one.
+A transaction is a handful of statements, however many jobs it moves, because a thread has to win Python's lock back
+after each one.
 """
 
 from __future__ import annotations
@@ -239,7 +241,8 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def begin(connection: sqlite3.Connection, patience: float) -> None:
-    """Wait for the write lock; blocking, so never called on the event loop. SQLite's own wait would poll ever more rarely."""
+    """Wait for the write lock; blocking, so never called on the event loop. SQLite's own wait would poll ever more
+    rarely."""
     deadline = time.monotonic() + patience
     pause = 0.0005
     while True:
@@ -311,8 +314,8 @@ def _ask_many(connection: sqlite3.Connection, request: AskMany) -> list[Any]:
 
 
 def _in_chunks(connection: sqlite3.Connection, request: Tell | AskMany) -> Iterator[sqlite3.Cursor]:
-    """Many rows in one statement: it is carried out without Python's lock, which has to be won back after each statement. Sizes
-    are powers of two, filled up with empty rows, so that few statements are ever prepared."""
+    """Many rows in one statement: it is carried out without Python's lock, which has to be won back after each
+    statement. Sizes are powers of two, filled up with empty rows, so that few statements are ever prepared."""
     sql, rows = _SQL[request.name], request.rows
     columns = len(rows[0]) if rows else 0
     for start in range(0, len(rows), _MOST_ROWS):

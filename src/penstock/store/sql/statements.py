@@ -31,9 +31,18 @@ MOVED_COLUMNS = (
 )
 """What changes when a tick keeps its claim: none of it is indexed."""
 
-BORN_COLUMNS = FIXED_COLUMNS + (
-    "status", "phase", "step", "payload", "lane", "batch", "batch_slot", "resource", "due",
-)  # fmt: skip
+BORN_COLUMNS = (
+    *FIXED_COLUMNS,
+    "status",
+    "phase",
+    "step",
+    "payload",
+    "lane",
+    "batch",
+    "batch_slot",
+    "resource",
+    "due",
+)
 """What a new job brings along; the rest begins as nothing, the same for all."""
 
 CLAIMED_COLUMNS = ("status", "phase", "epoch", "attempt", "worker", "due", "started", "entered")
