@@ -389,8 +389,10 @@ def test_an_output_becomes_public_whole_with_the_steps_commit(tmp_path: Path) ->
             assert public.read_bytes() == b'{"n": 1}'
             stored = await app.outputs.current("pages/1.json")
             assert stored is not None and stored.sha256 == done.result
-            left = sorted(path.name for path in public.parent.iterdir())
-            assert len(left) == 2, f"the lost version was removed: {left}"
+            async with asyncio.timeout(10):
+                while len(left := list(public.parent.iterdir())) != 2:
+                    await asyncio.sleep(0.01)
+            assert public in left, "what is left is the public file and its one version: the lost one was removed"
 
     asyncio.run(main())
 

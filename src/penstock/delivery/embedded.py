@@ -9,14 +9,14 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from penstock.engine.engine import Engine
-from penstock.engine.errors import InvalidRequest, StoreError
+from penstock.engine.errors import InvalidRequest, PenstockError, StoreError
 from penstock.engine.identity import checked_name
 from penstock.engine.model import DEFAULT_QUEUE
 from penstock.store.protocol import ANY_QUEUE
 
 log = logging.getLogger("penstock.delivery")
 
-MOST_AT_ONCE = 200
+MOST_AT_ONCE = 500
 """Jobs taken by one claim: enough to fill a group commit, few enough to leave work for others."""
 
 LONGEST_SLEEP = 60.0
@@ -127,7 +127,7 @@ class Embedded:
             try:
                 await self.engine.sweep()
                 pause = await self._until_next_schedule()
-            except StoreError as error:
+            except PenstockError as error:
                 log.warning("sweep: %s", error)
                 pause = self._sweep_every
             await self.engine.clock.sleep(pause)

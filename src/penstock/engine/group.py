@@ -9,24 +9,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.engine.clock import Clock
 from penstock.engine.errors import CommitUnknown, StoreUnavailable
 from penstock.store.protocol import ANY_QUEUE, Applied, Op, Store
 
-MOST_AT_ONCE = 1000
-SMALL_GROUP = 50
+MOST_AT_ONCE = 500
+
 UNKNOWN_PATIENCE = 12
 """How often a group whose COMMIT is unknown is asked for again (about two minutes) before its callers are told."""
 
 
 _Asked = tuple[Op, asyncio.Future[Any]]
-
-
-class _Group(NamedTuple):
-    asked: list[_Asked]
-    applied: Applied | Exception
 
 
 class GroupCommit:
@@ -40,73 +35,50 @@ class GroupCommit:
         self._rng = rng
         self._on_hints = on_hints
         self._pending: list[_Asked] = []
-        self._task: asyncio.Task[None] | None = None
+        self._storing: asyncio.Task[None] | None = None
+        self._flush_is_due = False
         self.groups = 0
         self.unknown = 0
 
     def do(self, op: Op) -> asyncio.Future[Any]:
         """Ask for one operation. The future is answered when it is durable, with its answer or its refusal."""
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
         self._pending.append((op, future))
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._work(), name="penstock-group-commit")
+        self._flush_soon(loop)
         return future
 
-    async def _work(self) -> None:
-        """Two groups at once: while one is being stored, the answers of the one before are worked on."""
-        stored: _Group | None = None
-        try:
-            while self._pending or stored is not None:
-                storing: asyncio.Task[Applied | Exception] | None = None
-                group = self._take()
-                if group:
-                    storing = asyncio.get_running_loop().create_task(self._store_group(group))
-                    await asyncio.sleep(0)
-                if stored is not None:
-                    self._answer(stored)
-                if storing is not None:
-                    stored = _Group(group, await storing)
-                else:
-                    stored = None
-                    # Who was just answered gets a turn, so that what it decides next joins the next group.
-                    await asyncio.sleep(0)
-                    await asyncio.sleep(0)
-        finally:
-            self._task = None
-            for _, future in self._pending:
-                future.cancel()
-            self._pending = []
+    def _flush_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Not at once: whoever has its turn now may have something for the same group."""
+        if not self._flush_is_due and self._storing is None:
+            self._flush_is_due = True
+            loop.call_soon(self._flush)
 
-    def _take(self) -> list[_Asked]:
-        """Half of what waits, where much does: then there is always a half to work on while the other is stored."""
-        size = min(MOST_AT_ONCE, max(SMALL_GROUP, (len(self._pending) + 1) // 2))
-        group, self._pending = self._pending[:size], self._pending[size:]
-        return group
+    def _flush(self) -> None:
+        self._flush_is_due = False
+        if self._pending and self._storing is None:
+            group, self._pending = self._pending[:MOST_AT_ONCE], self._pending[MOST_AT_ONCE:]
+            loop = asyncio.get_running_loop()
+            self._storing = loop.create_task(self._carry_out(group), name="penstock-group-commit")
 
-    async def _store_group(self, group: list[_Asked]) -> Applied | Exception:
+    async def _carry_out(self, group: list[_Asked]) -> None:
         try:
-            return await self._until_known([op for op, _ in group])
+            applied = await self._until_known([op for op, _ in group])
         except Exception as error:
-            return error
-
-    def _answer(self, group: _Group) -> None:
-        if isinstance(group.applied, Exception):
-            for _, future in group.asked:
+            for _, future in group:
                 if not future.done():
-                    future.set_exception(_copy(group.applied))
-            return
-        self.groups += 1
-        for (_, future), answer in zip(group.asked, group.applied.answers, strict=True):
-            if future.done():
-                continue
-            if isinstance(answer, BaseException):
-                future.set_exception(answer)
-            else:
-                future.set_result(answer)
-        if group.applied.hints:
-            self._on_hints(group.applied.hints, 0.0)
-        if group.applied.due_in is not None:
-            self._on_hints({ANY_QUEUE}, max(0.0, group.applied.due_in))
+                    future.set_exception(_copy(error))
+        else:
+            self.groups += 1
+            _answer(group, applied)
+            if applied.hints:
+                self._on_hints(applied.hints, 0.0)
+            if applied.due_in is not None:
+                self._on_hints({ANY_QUEUE}, max(0.0, applied.due_in))
+        finally:
+            self._storing = None
+            if self._pending:
+                self._flush_soon(asyncio.get_running_loop())
 
     async def _until_known(self, ops: list[Op]) -> Applied:
         """After an unknown COMMIT the same group is asked for again: the store finds what was done and does the
@@ -126,8 +98,21 @@ class GroupCommit:
 
     async def close(self) -> None:
         """Let what was asked for be carried out."""
-        while self._task is not None:
-            await asyncio.wait([self._task])
+        while self._storing is not None or self._pending:
+            if self._storing is not None:
+                await asyncio.wait([self._storing])
+            else:
+                await asyncio.sleep(0)
+
+
+def _answer(group: list[_Asked], applied: Applied) -> None:
+    for (_, future), answer in zip(group, applied.answers, strict=True):
+        if future.done():
+            continue
+        if isinstance(answer, BaseException):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
 
 
 def _copy(error: Exception) -> Exception:

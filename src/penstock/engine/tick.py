@@ -8,7 +8,15 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.context import Context
-from penstock.engine.errors import InvalidPayload, LostClaim, Permanent, StepTimeout, StoreError
+from penstock.engine.errors import (
+    InvalidPayload,
+    LostClaim,
+    Permanent,
+    StepTimeout,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+)
 from penstock.engine.model import FINAL, JobRow
 from penstock.engine.outcome import Again, Goto, Move
 from penstock.engine.retry import judge
@@ -74,7 +82,12 @@ class Tick:
                 move = await self._decide()
                 if self.abandoned:
                     return None
-                landed = await self._store(move)
+                try:
+                    # A checkpoint that was cut off may have landed: then the row is not what this tick knows.
+                    known = None if self.context._closed is not None else self.context._row
+                    landed: Landed | None = await engine.group.do(Commit(move, known))
+                except Exception as error:
+                    landed = await self._stored_after(error, move)
                 if move.writes and landed is not None and (names := self.context._take_outputs()):
                     await engine.publish(names)
                 if landed is None:
@@ -89,25 +102,32 @@ class Tick:
             if engine.ticks.get(job) is self:
                 del engine.ticks[job]
 
-    async def _store(self, move: Move) -> Landed | None:
+    async def _stored_after(self, error: Exception, move: Move) -> Landed | None:
         """A store that is away is waited for: the decision is not lost while this process lives."""
         try:
-            # A checkpoint that was cut off may have landed: then the row is not what this tick knows.
-            known = None if self.context._closed is not None else self.row
-            landed: Landed = await self.engine.commit(Commit(move, known))
+            if not isinstance(error, StoreUnavailable | StoreFull):
+                raise error
+            landed: Landed = await self.engine.commit(Commit(move))
             return landed
         except LostClaim:
             log.warning(
                 "job %s, step %r: the claim was lost; what this tick decided does not count", self.row.id, self.row.step
             )
             return None
-        except StoreError as error:
-            log.error("job %s, step %r: the outcome could not be stored: %s", self.row.id, self.row.step, error)
+        except StoreError as problem:
+            log.error("job %s, step %r: the outcome could not be stored: %s", self.row.id, self.row.step, problem)
             self.engine.doubt()
             return None
-        except Exception as error:
+        except Exception as refusal:
             # The store refused what the tick brought along: its own rows, a spawned job, a batch.
-            return await self._store(self._failure(error, self.workflow.steps[self.row.step]))
+            return await self._store(self._failure(refusal, self.workflow.steps[self.row.step]))
+
+    async def _store(self, move: Move) -> Landed | None:
+        try:
+            landed: Landed = await self.engine.group.do(Commit(move))
+            return landed
+        except Exception as error:
+            return await self._stored_after(error, move)
 
     async def _decide(self) -> Move:
         row = self.row

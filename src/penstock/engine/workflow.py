@@ -82,6 +82,7 @@ class Workflow:
         self.cleanup_step: Step | None = None
         self._payload = payload
         self._order: list[str] = []
+        self._following: dict[str, Step] = {}
 
     def __repr__(self) -> str:
         return f"Workflow({self.name!r}, steps={self._order})"
@@ -115,6 +116,8 @@ class Workflow:
         def declare(function: F) -> F:
             step = self._made(function, retry, timeout, hard_timeout, deadline, resource)
             self.steps[step.name] = step
+            if self._order:
+                self._following[self._order[-1]] = step
             self._order.append(step.name)
             return function
 
@@ -203,8 +206,7 @@ class Workflow:
 
     def after(self, step: str) -> Step | None:
         """The step that follows, or None after the last."""
-        place = self._order.index(step) + 1
-        return self.steps[self._order[place]] if place < len(self._order) else None
+        return self._following.get(step)
 
     def find(self, step: Callable[..., Any] | str) -> Step:
         """The step a `Goto` names, by function or by name."""

@@ -3,7 +3,7 @@ I/O style."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 
@@ -18,14 +18,14 @@ class AskMany(NamedTuple):
     """Run the named query for many rows of values at once; answered with a list of what is in its one column."""
 
     name: str
-    rows: list[tuple[Any, ...]]
+    rows: Sequence[tuple[Any, ...]]
 
 
 class Tell(NamedTuple):
     """Run the named statement once for each row; answered with how many rows it touched."""
 
     name: str
-    rows: list[tuple[Any, ...]]
+    rows: Sequence[tuple[Any, ...]]
 
 
 class Guarded(NamedTuple):

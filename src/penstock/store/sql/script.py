@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from penstock.engine import lifecycle
 from penstock.engine.errors import Conflict, LostClaim, NotFound, PenstockError
 from penstock.engine.lane import Limits, lane_of, tenants_limited
-from penstock.engine.model import CHANGING_COLUMNS, EVENT_COLUMNS, FINAL, JOB_COLUMNS, Event, JobRow, NewJob
+from penstock.engine.model import CHANGING_COLUMNS, FINAL, JOB_COLUMNS, Event, JobRow, NewJob
 from penstock.engine.outcome import Move
 from penstock.store import encoding
 from penstock.store.protocol import (
@@ -55,7 +55,6 @@ _all_of = attrgetter(*JOB_COLUMNS)
 _born = attrgetter(*BORN_COLUMNS)
 _changing = attrgetter(*CHANGING_COLUMNS, "id")
 _moved = attrgetter(*MOVED_COLUMNS, "id")
-_event = attrgetter(*EVENT_COLUMNS)
 
 
 class Script(Claims):
@@ -77,16 +76,24 @@ class Script(Claims):
         self.now, self.limits = yield Opening()
         self.by_tenant = tenants_limited(self.limits)
         answers: list[Any] = [None] * len(self.ops)
-        commits = [(n, op) for n, op in enumerate(self.ops) if type(op) is Commit]
+        commits: list[tuple[int, Commit]] = []
+        submits: list[tuple[int, tuple[NewJob, ...]]] = []
+        one_by_one: list[tuple[int, Op]] = []
+        for place, op in enumerate(self.ops):
+            if type(op) is Commit:
+                commits.append((place, op))
+            elif type(op) is Submit:
+                submits.append((place, op.jobs))
+            else:
+                one_by_one.append((place, op))
         if commits:
             others = yield from self._plain_commits(commits, answers)
             if others:
                 yield from self._commits(others, answers)
-        submits = [(n, op.jobs) for n, op in enumerate(self.ops) if type(op) is Submit]
         if submits:
             yield from self._submits(submits, answers)
         for kinds in (_OTHERS, _BY_ID, _BY_PRIORITY):
-            for place, op in enumerate(self.ops):
+            for place, op in one_by_one:
                 handler = kinds.get(type(op))
                 if handler is None:
                     continue
@@ -98,30 +105,32 @@ class Script(Claims):
 
     def _plain_commits(self, commits: list[tuple[int, Commit]], answers: list[Any]) -> Steps[list[tuple[int, Move]]]:
         """Ticks that bring nothing along, on jobs that are still what their workers know: one look at the fence is
-        enough. Returns the others."""
-        plain: dict[str, tuple[int, Commit]] = {}
+        enough. Returns the others.
+
+        The worker's own row is changed in place. Should this transaction fail, the row is a move ahead of what is
+        stored, and the next try takes the other way.
+        """
+        plain: dict[str, tuple[int, Move, JobRow]] = {}
         others: list[tuple[int, Move]] = []
         seen: set[str] = set()
         for place, op in commits:
-            move = op.move
-            if op.row is None or self.replay or brings_along(move) or move.job in seen:
+            move, row = op.move, op.row
+            if row is None or row.moves + 1 != move.number or self.replay or brings_along(move) or move.job in seen:
                 others.append((place, move))
             else:
-                plain[move.job] = (place, op)
+                plain[move.job] = (place, move, row)
             seen.add(move.job)
-        if not plain:
-            return sorted(others, key=_in_turn)
-        believed = [(move.job, move.epoch, move.number - 1, row.batch) for move, row in _moves_and_rows(plain)]
-        held = set((yield AskMany("still_held", believed)))
-        moved = _Moved([], [], [])
-        for job, (place, op) in plain.items():
-            if job not in held or op.row is None:
-                others.append((place, op.move))
-                continue
-            row = JobRow(*_all_of(op.row))
-            self._land(row, op.move, moved)
-            answers[place] = _landed(row, op.move.epoch)
-        yield from self._write_moved(moved)
+        if plain:
+            believed = [(move.job, move.epoch, row.moves, row.batch) for _, move, row in plain.values()]
+            held = set((yield AskMany("still_held", believed)))
+            moved = _Moved([], [], [])
+            for job, (place, move, row) in plain.items():
+                if job in held:
+                    self._land(row, move, moved)
+                    answers[place] = Landed(row, row.phase == "held")
+                else:
+                    others.append((place, move))
+            yield from self._write_moved(moved)
         return sorted(others, key=_in_turn)
 
     def _commits(self, commits: list[tuple[int, Move]], answers: list[Any]) -> Steps[None]:
@@ -163,7 +172,7 @@ class Script(Claims):
             moved.left.append(row)
         if resource and resource != row.resource and self.limits:
             self.hints.add(ANY_QUEUE)
-        if not refused:
+        if move.release and not refused:
             moved.freed.extend((row.tenant, name, row.id) for name in move.release)
 
     def _write_moved(self, moved: _Moved) -> Steps[None]:
@@ -332,7 +341,7 @@ class Script(Claims):
         if rows:
             yield Tell("put_jobs", [_changing(row) for row in rows])
         if self.events:
-            yield Tell("insert_events", [_event(event) for event in self.events])
+            yield Tell("insert_events", self.events)
             self.events = []
         final = []
         for row in rows:
@@ -639,10 +648,6 @@ def _in_turn(commit: tuple[int, Move]) -> tuple[bool, int]:
     """What `in_order` says of commits."""
     place, move = commit
     return brings_along(move), place
-
-
-def _moves_and_rows(plain: dict[str, tuple[int, Commit]]) -> list[tuple[Move, JobRow]]:
-    return [(op.move, op.row) for _, op in plain.values() if op.row is not None]
 
 
 def _landed(row: JobRow, epoch: int) -> Landed:
