@@ -78,7 +78,7 @@ async def wait(number: Number, ctx: Context) -> Again:
 
 def _application(assignment: Assignment) -> Penstock:
     sqlite = f"sqlite:///{assignment.folder / 'penstock.db'}"
-    return Penstock(workflows=[noop, five, waiter], store=assignment.postgres_url or sqlite)
+    return Penstock(workflows=[noop, five, waiter], store=assignment.postgres_url or sqlite, outputs=assignment.folder)
 
 
 def speed(assignment: Assignment) -> None:
@@ -137,7 +137,7 @@ async def _waiting(assignment: Assignment) -> None:
 async def _claims(assignment: Assignment) -> None:
     """Straight at the store, with no worker to compete with: one transaction that claims the best job."""
     async with _application(assignment) as app:
-        await app.store.apply([Beat("bench", HOUR, first=True)])
+        await app.engine.store.apply([Beat("bench", HOUR, first=True)])
         claim = Claim("bench", queue="default", workflows=("noop",))
         filled = 0
         for depth in assignment.depths:
@@ -146,7 +146,7 @@ async def _claims(assignment: Assignment) -> None:
             sample = ClaimSample()
             while sample.wants_more:
                 watch = Stopwatch()
-                applied = await app.store.apply([claim])
+                applied = await app.engine.store.apply([claim])
                 sample.add(watch)
                 assert applied.answers[0].rows, "the claim took nothing"
             report_claim(depth, sample.seconds)
@@ -168,7 +168,7 @@ async def _until(app: Penstock, workflow: Workflow, status: str, count: int) -> 
     """Until the store counts so many. It is asked only once the steps have run, so as not to slow them down."""
     await until(lambda: ended[workflow.name] >= count, every=0.002)
     while True:
-        stored = await app.store.count()
+        stored = await app.engine.store.count()
         if stored.get((workflow.name, status), 0) >= count:
             return
         await asyncio.sleep(0.002)

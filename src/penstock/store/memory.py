@@ -534,7 +534,7 @@ class MemoryStore:
         return Tidied(done.given_up, done.woken, dropped)
 
     def _outlived(self, row: JobRow, cutoff: float) -> bool:
-        if row.finished is None or row.finished > cutoff or not row.payload:
+        if row.finished is None or row.finished > cutoff or not row.lane:
             return False
         return all(self.batch_rows[b].finished is not None for b, jobs in self.member_rows.items() if row.id in jobs)
 
@@ -543,7 +543,7 @@ class MemoryStore:
         runs = self.runs[row.tenant, row.workflow, row.key]
         self.events[row.id] = []
         if row.key != row.id or len(runs) > 1:
-            row.payload, row.result, row.counters, row.progress, row.error = "", None, None, None, None
+            row.payload, row.lane, row.result, row.counters, row.progress, row.error = "", "", None, None, None, None
         else:
             del self.rows[row.id], self.events[row.id], self.runs[row.tenant, row.workflow, row.key]
 

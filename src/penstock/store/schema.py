@@ -63,6 +63,8 @@ jobs = Table(
     Column("finished", Float(53)),
     Column("counters", _Text),
     Column("progress", _Text),
+    # Room on each page for the next versions of its rows: a step changes no index then.
+    postgresql_with={"fillfactor": 70},
 )  # fmt: skip
 
 
@@ -79,7 +81,7 @@ _partial("jobs_held", ("worker", "lane"), "phase = 'held'")
 _partial("jobs_due", ("due",), "due IS NOT NULL AND phase IN ('timed', 'held')")
 _partial("jobs_batch_slot", ("batch_slot",), "batch_slot IS NOT NULL")
 _partial("jobs_stopped", ("status", "id"), "status IN ('failed', 'paused', 'canceling')")
-_partial("jobs_finished", ("finished",), "finished IS NOT NULL AND payload <> ''")
+_partial("jobs_finished", ("finished",), "finished IS NOT NULL AND lane <> ''")
 
 history = Table(
     "history", metadata,

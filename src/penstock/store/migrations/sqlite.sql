@@ -81,7 +81,7 @@ CREATE TABLE jobs (
 CREATE INDEX jobs_batch_slot ON jobs (batch_slot) WHERE batch_slot IS NOT NULL;
 CREATE UNIQUE INDEX jobs_by_key ON jobs (tenant, workflow, "key", run);
 CREATE INDEX jobs_due ON jobs (due) WHERE due IS NOT NULL AND phase IN ('timed', 'held');
-CREATE INDEX jobs_finished ON jobs (finished) WHERE finished IS NOT NULL AND payload <> '';
+CREATE INDEX jobs_finished ON jobs (finished) WHERE finished IS NOT NULL AND lane <> '';
 CREATE INDEX jobs_held ON jobs (worker, lane) WHERE phase = 'held';
 CREATE INDEX jobs_ready ON jobs (lane, aged_from, id) WHERE phase = 'ready';
 CREATE INDEX jobs_stopped ON jobs (status, id) WHERE status IN ('failed', 'paused', 'canceling');

@@ -148,13 +148,14 @@ def statements(dialect: Dialect) -> dict[str, str]:
         "jobs_of_batch": f"SELECT {job} FROM jobs WHERE id IN (SELECT job FROM members WHERE batch = {one}) ORDER BY id",
         "live_jobs": f"SELECT {job} FROM jobs WHERE finished IS NULL ORDER BY id {lock}",
         "last_runs": _last_runs(w),
+        # On PostgreSQL the phase is hidden from the planner, which would rather compare with every held job than look up ids.
         "still_held": w.pick(
             f'WITH v("id", "epoch", "moves", "batch") AS (VALUES {ROWS}) SELECT json_group_array(j.id) FROM v'
             " JOIN jobs j ON j.id = v.id WHERE j.epoch = v.epoch AND j.moves = v.moves AND j.phase = 'held' AND j.gate = ''"
             " AND j.batch IS v.batch",
             "SELECT j.id FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[]) AS v(id, epoch, moves, batch)"
-            " JOIN jobs j ON j.id = v.id WHERE j.epoch = v.epoch AND j.moves = v.moves AND j.phase = 'held' AND j.gate = ''"
-            " AND j.batch IS NOT DISTINCT FROM v.batch ORDER BY j.id FOR UPDATE OF j",
+            " JOIN jobs j ON j.id = v.id WHERE j.epoch = v.epoch AND j.moves = v.moves AND j.phase || '' = 'held'"
+            " AND j.gate = '' AND j.batch IS NOT DISTINCT FROM v.batch ORDER BY j.id FOR UPDATE OF j",
         ),
         "find_move": f"SELECT 1 FROM history WHERE job = {one} AND epoch = {w.arg(2, 'bigint')} AND move = {w.arg(3, 'bigint')}",
         # Choosing: the head of every lane with ready work (a walk from lane to lane, not over jobs), then what follows it.
@@ -255,15 +256,15 @@ def statements(dialect: Dialect) -> dict[str, str]:
         "outlived": (
             "SELECT id, key <> id OR run > 1 OR EXISTS (SELECT 1 FROM jobs o WHERE o.tenant = j.tenant AND o.workflow = j.workflow"
             " AND o.key = j.key AND o.run > 1) FROM jobs j"
-            f" WHERE status IN {w.among(1)} AND payload <> '' AND finished IS NOT NULL AND finished <= {w.arg(2, 'float8')}"
+            f" WHERE status IN {w.among(1)} AND lane <> '' AND finished IS NOT NULL AND finished <= {w.arg(2, 'float8')}"
             " AND NOT EXISTS (SELECT 1 FROM members m JOIN batches b ON b.id = m.batch WHERE m.job = j.id AND b.finished IS NULL)"
             f" ORDER BY finished, id LIMIT {w.arg(3, 'bigint')} {w.pick('', 'FOR UPDATE OF j SKIP LOCKED')}"
         ),
         "drop_history": w.delete("history", ("job",)),
         "drop_jobs": w.delete("jobs", ("id",)),
         "strip_jobs": w.pick(
-            "UPDATE jobs SET payload = '', result = NULL, counters = NULL, progress = NULL, error = NULL WHERE id = ?1",
-            "UPDATE jobs SET payload = '', result = NULL, counters = NULL, progress = NULL, error = NULL"
+            "UPDATE jobs SET payload = '', lane = '', result = NULL, counters = NULL, progress = NULL, error = NULL WHERE id = ?1",
+            "UPDATE jobs SET payload = '', lane = '', result = NULL, counters = NULL, progress = NULL, error = NULL"
             " FROM unnest($1::text[]) AS v(id) WHERE jobs.id = v.id",
         ),
     }  # fmt: skip

@@ -90,6 +90,7 @@ def upgrade() -> None:
         sa.Column("counters", TEXT, nullable=True),
         sa.Column("progress", TEXT, nullable=True),
         sa.PrimaryKeyConstraint("id"),
+        postgresql_with={"fillfactor": 70},
     )
     op.create_index(
         "jobs_batch_slot",
@@ -113,8 +114,8 @@ def upgrade() -> None:
         "jobs",
         ["finished"],
         unique=False,
-        sqlite_where=sa.text("finished IS NOT NULL AND payload <> ''"),
-        postgresql_where=sa.text("finished IS NOT NULL AND payload <> ''"),
+        sqlite_where=sa.text("finished IS NOT NULL AND lane <> ''"),
+        postgresql_where=sa.text("finished IS NOT NULL AND lane <> ''"),
     )
     op.create_index(
         "jobs_held",
