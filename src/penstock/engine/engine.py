@@ -162,7 +162,7 @@ class Engine(Membership):
     async def _fire_schedules(self) -> int:
         """A firing that was missed runs once, and the next is counted from now."""
         fired = 0
-        now = await self.store.now()
+        now = await self.read_store_clock()
         for schedule in await self.store.schedules():
             if not schedule.enabled or schedule.next_due > now:
                 continue

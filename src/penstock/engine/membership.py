@@ -50,6 +50,7 @@ class Membership(Requests):
         self.queues: set[str] = set()
         self.ticks: dict[str, Tick] = {}
         self.draining = False
+        self.skew = 0.0
         self.watch = Watch(self)
         self._name = checked_name("worker", name or f"{socket.gethostname()}.{os.getpid()}")
         self._lease = lease
@@ -74,12 +75,19 @@ class Membership(Requests):
                 info = {"workflows": self._known, "queues": sorted(self.queues), **this_process()}
                 await self.group.do(Beat(worker, self._lease, to_json(info).decode(), first=True))
                 self.worker = worker
+                await self.read_store_clock()
                 if self._threads:
                     self._start_threads(worker)
                     await self._bury_neighbours()
                 if self._gate_task is None:
                     self._gate_task = asyncio.get_running_loop().create_task(self._read_gates(), name="penstock-gates")
         return self.worker
+
+    async def read_store_clock(self) -> float:
+        """Due times and stays in a step are counted by the store's clock: learn how far this machine's is off."""
+        now = await self.store.now()
+        self.skew = now - self.clock.now()
+        return now
 
     async def _bury_neighbours(self) -> None:
         """Workers that died on this machine are given up at once: a program that is started again goes on where it

@@ -140,11 +140,8 @@ class Tick:
             return self._park(str(error))
         self._start_watch(step)
         try:
-            if (
-                step.deadline is not None
-                and row.entered is not None
-                and self.engine.clock.now() - row.entered > step.deadline
-            ):
+            entered = self.began if row.entered is None else row.entered - self.engine.skew
+            if step.deadline is not None and self.began - entered > step.deadline:
                 raise Permanent(f"step {step.name!r} did not finish within its deadline of {step.deadline:g} s")
             if step.blocking:
                 value = await self.engine.in_thread(self, step.run, payload, self.context)

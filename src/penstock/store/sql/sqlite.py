@@ -34,7 +34,7 @@ from penstock.engine.errors import (
 )
 from penstock.engine.model import JOB_COLUMNS
 from penstock.store import migrations
-from penstock.store.protocol import Applied, Beat, Leave, Op
+from penstock.store.protocol import Applied, Beat, Leave, Op, RetryBatch, SetLimits, Submit, Tidy, Write
 from penstock.store.sql.reading import Reading
 from penstock.store.sql.requests import Ask, AskMany, Contended, Guarded, Opening, Steps, Tell
 from penstock.store.sql.script import Script
@@ -43,6 +43,9 @@ from penstock.store.sql.statements import ROWS, statements
 T = TypeVar("T")
 
 OLDEST_SQLITE = (3, 35, 0)
+MANY_JOBS = 2000
+"""A submit of more than this is carried out off the event loop."""
+
 LOCK_PATIENCE = 30.0
 """Seconds to wait for another process's transaction before saying that the store is unavailable."""
 
@@ -132,11 +135,16 @@ class SqliteStore(Reading):
 
     async def apply(self, ops: Sequence[Op], *, replay: bool = False) -> Applied:
         connection = self._opened(self._write)
+        applied: Applied
         async with self._turn:
             with _translated(self.url):
                 await self._begin(connection)
                 try:
-                    applied = run_script(connection, Script(ops, replay=replay, exact=True).run(), self.clock)
+                    script = Script(ops, replay=replay, exact=True).run()
+                    if any(_takes_long(op) for op in ops):
+                        applied = await self._off_loop(self._disk, run_script, connection, script, self.clock)
+                    else:
+                        applied = run_script(connection, script, self.clock)
                     await self._off_loop(self._disk, connection.execute, "COMMIT")
                 except BaseException:
                     rollback(connection)
@@ -355,6 +363,11 @@ def _guarded(connection: sqlite3.Connection, request: Guarded) -> BaseException 
         return InvalidRequest(f"own rows were refused: {type(error).__name__}: {error}")
     connection.execute("RELEASE own")
     return None
+
+
+def _takes_long(op: Op) -> bool:
+    """Operations whose size the caller or the store's content decides."""
+    return type(op) in (Tidy, SetLimits, RetryBatch, Leave, Write) or (type(op) is Submit and len(op.jobs) > MANY_JOBS)
 
 
 def _bound(args: tuple[Any, ...]) -> tuple[Any, ...]:
