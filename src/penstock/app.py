@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -13,7 +13,7 @@ from penstock.delivery.embedded import Embedded
 from penstock.engine.clock import Clock
 from penstock.engine.engine import DAY, Engine, Retention
 from penstock.engine.errors import InvalidRequest, NotFound
-from penstock.engine.model import DEFAULT_QUEUE, DEFAULT_TENANT, Batch, Event, Job, NewJob, Schedule, view
+from penstock.engine.model import DEFAULT_QUEUE, DEFAULT_TENANT, FINAL, Batch, Event, Job, NewJob, Schedule, view
 from penstock.engine.priority import Priority
 from penstock.engine.requests import batch_view, schedule_view
 from penstock.engine.workflow import Workflow
@@ -54,7 +54,10 @@ class Penstock:
         clock: Clock | None = None,
         outputs: str | Path | None = None,
     ) -> None:
-        self.workflows = {workflow.name: workflow for workflow in workflows}
+        self.workflows: dict[str, Workflow] = {}
+        self._engine: Engine | None = None
+        for workflow in workflows:
+            self.add(workflow)
         self._store_given = store
         self._outputs_given = outputs
         self._limits = limits
@@ -62,7 +65,6 @@ class Penstock:
         self._fair_share = fair_share
         self._lease = lease
         self._clock = clock
-        self._engine: Engine | None = None
 
     def add(self, workflow: Workflow) -> Workflow:
         """Make a workflow known after the object was made."""
@@ -224,8 +226,9 @@ class Penstock:
         """What happened to a job, oldest first."""
         return await self.engine.store.history(job_id)
 
-    async def wait(self, job_id: str, *, timeout: float | None = None) -> Job:
-        """Wait until the job is final. `TimeoutError` after `timeout` seconds; the job goes on."""
+    async def wait(self, job_id: str, *, timeout: float | None = None, until: Collection[str] = FINAL) -> Job:
+        """Wait until the job is final, or in one of the statuses `until`. `TimeoutError` after `timeout` seconds; the
+        job goes on."""
         engine = self.engine
         news = engine.final(job_id)
         try:
@@ -233,7 +236,7 @@ class Penstock:
                 pause = 0.02
                 while True:
                     job = await self.job(job_id)
-                    if job.final:
+                    if job.final or job.status in until:
                         return job
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(pause):
@@ -329,12 +332,13 @@ class Penstock:
             await delivery.stop()
 
     def run(self, workflow: Workflow | str, payload: Any, *, key: str | None = None, concurrency: int = 100) -> Job:
-        """Submit a job, run it here until it is final, and return it: for scripts, and for trying things out."""
+        """Submit a job, run it here until it is final (or paused: then a person must decide), and return it: for
+        scripts, and for trying things out."""
 
         async def main() -> Job:
             async with self, self.worker(queues=self._queues(), concurrency=concurrency):
                 submitted = await self.submit(workflow, payload, key=key)
-                return await self.wait(submitted.job_id)
+                return await self.wait(submitted.job_id, until=(*FINAL, "paused"))
 
         return asyncio.run(main())
 

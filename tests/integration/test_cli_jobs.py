@@ -34,7 +34,8 @@ def test_a_job_from_submit_to_its_history(any_store: Cli) -> None:
     cli = any_store
     said = cli("jobs", "submit", "hello", "--payload", '"world"', "--key", "k", "--priority", "70")
     assert "No worker is alive: start one with `penstock worker --app flow:app`" in said.err
-    job_id = said.out.split()[1]
+    job_id = said.out.rstrip("\n")
+    assert said.err.startswith(f"Submitted {job_id} (hello)\n")
 
     waited = cli("jobs", "wait", job_id)
     assert waited.out == '"Hello, world!"\n'

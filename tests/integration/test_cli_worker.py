@@ -51,7 +51,7 @@ def test_sigterm_lets_running_steps_finish(cli: Cli) -> None:
     worker = cli.start_worker()
     cli.until_file("mark")
     worker.send_signal(signal.SIGTERM)
-    cli.until(lambda: "1 steps are running" in cli.log, "the worker to drain")
+    cli.until(lambda: "1 step is running" in cli.log, "the worker to drain")
     queued = cli.submit("hello", "too late")
     cli.file("go").touch()
     assert worker.wait(30) == 0
@@ -76,7 +76,7 @@ def test_a_second_sigterm_ends_at_once(cli: Cli) -> None:
     worker = cli.start_worker("--grace", "1h")
     cli.until_file("mark")
     worker.send_signal(signal.SIGTERM)
-    cli.until(lambda: "1 steps are running" in cli.log, "the worker to drain")
+    cli.until(lambda: "1 step is running" in cli.log, "the worker to drain")
     asked = time.monotonic()
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(30) == 0
@@ -164,7 +164,7 @@ def test_a_failed_job_is_exit_code_1(cli: Cli) -> None:
 def test_waiting_here_for_a_paused_job_would_never_end(cli: Cli) -> None:
     job_id = cli.submit("hello", "a")
     cli("jobs", "pause", job_id, "--reason", "lunch")
-    said = cli("jobs", "wait", job_id, code=2)
+    said = cli("jobs", "wait", job_id, code=1)
     assert f"Error: job {job_id} is paused (lunch), so it will not end" in said.err
 
 

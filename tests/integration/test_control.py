@@ -248,6 +248,9 @@ def test_a_schedule_that_was_missed_fires_once(tmp_path: Path) -> None:
         def now(self) -> float:
             return 1_800_000_000.0 + self.offset
 
+        def monotonic(self) -> float:
+            return self.now()
+
         async def sleep(self, seconds: float) -> None:
             await asyncio.sleep(seconds)
 

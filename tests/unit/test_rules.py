@@ -25,6 +25,9 @@ class FixedClock:
     def now(self) -> float:
         return 1_800_000_000.0
 
+    def monotonic(self) -> float:
+        return self.now()
+
     async def sleep(self, seconds: float) -> None:
         raise AssertionError("nothing here sleeps")
 

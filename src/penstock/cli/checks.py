@@ -17,6 +17,7 @@ from typing import Literal
 from penstock.app import Penstock
 from penstock.cli import sessions
 from penstock.cli.command import Invocation
+from penstock.cli.output import counted
 from penstock.cli.schema_state import schema_state
 from penstock.config import Settings
 from penstock.engine.errors import PenstockError
@@ -173,18 +174,21 @@ async def _work(app: Penstock, settings: Settings) -> list[Check]:
     for (_, status), count in (await app.counts()).items():
         counts[status] = counts.get(status, 0) + count
     workers = await sessions.alive(app)
-    dead = [worker for worker in await app.engine.store.workers() if worker not in workers and worker.holds]
+    there = {worker.id for worker in workers}
+    dead = [worker for worker in await app.engine.store.workers() if worker.id not in there]
     at_hand = sum(counts.get(status, 0) for status in ("queued", "running", "waiting", "canceling"))
     checks = []
+    found = f"{len(workers) or 'none'} alive" + (f", {len(dead)} dead" if dead else "")
+    found += f", {counted(at_hand, 'unfinished job')}"
     if workers or not at_hand:
-        checks.append(Check("workers", "ok", f"{len(workers)} alive, {at_hand} unfinished jobs"))
+        checks.append(Check("workers", "ok", found))
     else:
-        start = f"start one: `{sessions.how_to_start(settings)}`"
-        checks.append(Check("workers", "warn", f"none alive, {at_hand} unfinished jobs", start))
-    if dead:
-        held = sum(worker.holds for worker in dead)
+        checks.append(Check("workers", "warn", found, f"start one: `{sessions.how_to_start(settings)}`"))
+    held = sum(worker.holds for worker in dead)
+    if held:
+        holders = counted(sum(worker.holds > 0 for worker in dead), "dead worker")
         mend = "the next worker takes them over by itself"
-        checks.append(Check("stuck jobs", "warn", f"{held} held by {len(dead)} dead workers", mend))
+        checks.append(Check("stuck jobs", "warn", f"{held} held by {holders}", mend))
     else:
         checks.append(Check("stuck jobs", "ok", "none"))
     for status, mend in (("paused", "resume"), ("failed", "retry")):

@@ -48,13 +48,19 @@ def submit(
 ) -> int:
     """Store a job for WORKFLOW; it is durable when this returns."""
     from penstock.cli import sessions
-    from penstock.cli.payloads import read_payload
+    from penstock.cli.payloads import check_given, read_payload
+    from penstock.engine.errors import InvalidRequest
 
     settings = call.settings()
     value = read_payload(payload)
 
     async def main() -> int:
         async with sessions.opened(settings, with_app=True) as app:
+            if not wait and sessions.store_url(app, settings) == "memory://":
+                raise InvalidRequest(
+                    "memory:// is gone with this process, so the job would be: add --wait to run it here"
+                )
+            check_given(payload, app.engine.workflow(workflow))
             urgency = None
             if priority is not None:
                 from dataclasses import replace
@@ -64,10 +70,10 @@ def submit(
                 workflow, value, key=key, tenant=tenant, again=again, after=after, priority=urgency, queue=queue
             )
             if wait:
-                return await _waited(call, settings, app, [told.job_id], None, created=told.created)
+                return await _waited(call, settings, app, [told.job_id], created=told.created)
             job = await app.job(told.job_id)
             _show_submitted(call.out, job, created=told.created)
-            if not job.final and (lack := await sessions.lack(app, workflow)):
+            if not job.final and (lack := await sessions.lack(app, workflow, job.queue)):
                 start = sessions.how_to_start(settings)
                 call.out.note(f"{lack}: start one with `{start}`, or add --wait to run it here.")
             return 0
@@ -78,13 +84,16 @@ def submit(
 def _show_submitted(out: Output, job: Job, *, created: bool) -> None:
     from penstock.cli.shapes import detail
 
+    """In a pipe the id alone goes to stdout, for `id=$(penstock jobs submit …)`."""
     out.data({"job": detail(job), "created": created})
-    if out.quiet:
-        out.result(job.id)
-    elif created:
-        out.result(f"Submitted {job.id} ({job.workflow})")
+    words = f"Submitted {job.id} ({job.workflow})"
+    if not created:
+        words = f"{job.id} exists already ({job.workflow}, key {job.key!r}, run {job.run}, {job.status})"
+    if out.fancy and not out.quiet:
+        out.result(words)
     else:
-        out.result(f"{job.id} exists already ({job.workflow}, key {job.key!r}, run {job.run}, {job.status})")
+        out.result(job.id)
+        out.remark(words)
 
 
 @jobs.command("list")
@@ -220,17 +229,23 @@ def _steer(call: Invocation, action: str, ids: tuple[str, ...], *, reason: str |
 @click.pass_obj
 def wait(call: Invocation, ids: tuple[str, ...], timeout: float | None) -> int:
     """Wait until jobs have ended, and run them here if no worker is alive."""
+    import asyncio
+    import contextlib
+
     from penstock.cli import sessions
+    from penstock.cli.waiting import Deserted
 
     settings = call.settings()
 
     async def main() -> int:
+        until = None if timeout is None else asyncio.get_running_loop().time() + timeout
         async with sessions.opened(settings, must_exist=True) as app:
             found = [await app.job(job_id) for job_id in dict.fromkeys(ids)]
-            if all([job.final or await sessions.alive(app, job.workflow) for job in found]):
-                return await _waited(call, settings, app, ids, timeout)
+            if all([job.final or await sessions.alive(app, job.workflow, job.queue) for job in found]):
+                with contextlib.suppress(Deserted):
+                    return await _waited(call, settings, app, ids, until=until, timeout=timeout)
         async with sessions.opened(settings, with_app=True) as app:
-            return await _waited(call, settings, app, ids, timeout)
+            return await _waited(call, settings, app, ids, until=until, timeout=timeout)
 
     return sessions.run(main())
 
@@ -240,33 +255,53 @@ async def _waited(
     settings: Settings,
     app: Penstock,
     ids: list[str] | tuple[str, ...],
-    timeout: float | None,
     *,
+    until: float | None = None,
+    timeout: float | None = None,
     created: bool | None = None,
 ) -> int:
+    """Raises `Deserted` where nobody is alive any more and this process does not know the workflows."""
+    import asyncio
+
     from penstock.cli import sessions
     from penstock.cli.shapes import detail
-    from penstock.cli.waiting import Waiting
+    from penstock.cli.waiting import Deserted, Waiting
     from penstock.cli.waiting_views import show_ended
 
     unique = list(dict.fromkeys(ids))
-    open_ones = [job for job in [await app.job(job_id) for job_id in unique] if not job.final]
-    lacks = [lack for job in open_ones if (lack := await sessions.lack(app, job.workflow))]
-    here = bool(lacks)
     names = unique[0] if len(unique) == 1 else f"{len(unique)} jobs"
-
-    goes_on = f"goes on when a worker runs, `{sessions.how_to_start(settings)}`" if here else "goes on without us"
-
-    def interrupted() -> None:
-        click.echo(f"Interrupted: {names} {goes_on}; `penstock jobs show {unique[0]}` tells how far it is.", err=True)
-
-    if here:
-        call.out.note(f"{lacks[0]}: running the work in this process.")
-    try:
-        ended = await Waiting(app, call.out, settings, here, interrupted).until_final(unique, timeout=timeout)
-    except TimeoutError:
-        call.out.wrong(f"{names}: not ended after {timeout:g} s; it {goes_on}")
-        return 1
+    open_ones = [job for job in [await app.job(job_id) for job_id in unique] if not job.final]
+    lacks = [words for job in open_ones if (words := await sessions.lack(app, job.workflow, job.queue))]
+    lack = lacks[0] if lacks else None
+    while True:
+        goes_on = "goes on without us"
+        interrupted = f"{names} {goes_on}; `penstock jobs show {unique[0]}` tells how far it is"
+        if lack:
+            call.out.note(f"{lack}: running the work in this process.")
+            goes_on = f"goes on when a worker runs, `{sessions.how_to_start(settings)}`"
+            if sessions.store_url(app, settings) == "memory://":
+                goes_on = "is gone with this process"
+            interrupted = (
+                f"steps that are running have up to {settings.grace:g} s to finish; "
+                f"a second Ctrl-C stops them at once and hands them back"
+            )
+        waiting = Waiting(app, call.out, settings, lack is not None, f"Interrupted: {interrupted}.")
+        try:
+            ended = await waiting.until_final(unique, until=until)
+            break
+        except Deserted as error:
+            if not app.workflows:
+                raise
+            lack = error.lack
+        except TimeoutError:
+            call.out.wrong(f"{names}: not ended after {timeout:g} s; it {goes_on}")
+            return 1
+        except asyncio.CancelledError:
+            for job_id in unique if lack else ():
+                job = await app.job(job_id)
+                fate = "." if job.final else f" and {goes_on}; `penstock jobs show {job_id}` tells how far it is."
+                click.echo(f"{job_id} is {job.status}{fate}", err=True)
+            raise
     found = [detail(job) for job in ended]
     call.out.data({"jobs": found} if created is None else {"job": found[0], "created": created})
     for job in ended:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 
 from penstock.cli.output import without_password
@@ -39,6 +40,25 @@ class JsonLines(logging.Formatter):
         return json.dumps(told, ensure_ascii=False, default=str)
 
 
+class Sentences(logging.Formatter):
+    """Beside a command's own words: no times, and where an error came from only if that was asked for."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = f"{record.levelname.capitalize()}: {record.getMessage()}"
+        if record.exc_info and os.environ.get("PENSTOCK_DEBUG", "0") not in ("", "0"):
+            text += f"\n{self.formatException(record.exc_info)}"
+        return without_password(text)
+
+
+def quiet_logging() -> None:
+    """For a command that runs jobs itself: warnings to stderr, unless the app has arranged its own logging."""
+    root = logging.getLogger()
+    if not root.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(Sentences())
+        root.addHandler(handler)
+
+
 def start_logging(settings: LogSettings) -> None:
     """To stderr, for this process and everything in it that logs."""
     handler = logging.StreamHandler(sys.stderr)
@@ -47,3 +67,5 @@ def start_logging(settings: LogSettings) -> None:
     root.handlers[:] = [handler]
     root.setLevel(settings.level.upper())
     logging.captureWarnings(True)
+    # Its debug lines are about itself ("Using selector: …").
+    logging.getLogger("asyncio").setLevel(logging.INFO if settings.level == "debug" else logging.NOTSET)

@@ -35,13 +35,19 @@ SIGNS = {
     "canceled": "×",
 }
 
-_PASSWORD = re.compile(r"(://[^:/?#@\s]*):[^@/\s]*@")
-_PASSWORD_OPTION = re.compile(r"([?&]password=)[^&\s)'\"]*")
+_PASSWORD = re.compile(r"(://[^:/\s]*):\S*@")
+"""Up to the last @ of the word: a password that should have been written with %40 is hidden all the same."""
+_PASSWORD_OPTION = re.compile(r"([?&](?:ssl)?password=)[^&\s]*", re.I)
 
 
 def without_password(text: str) -> str:
     """The text, with the password of every URL in it hidden."""
     return _PASSWORD_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
+
+
+def counted(amount: int, noun: str) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{amount} {noun}" if amount == 1 else f"{amount} {noun}s"
 
 
 class Output:

@@ -9,13 +9,17 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Coroutine
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 from penstock.app import Penstock
 from penstock.config import Settings
 from penstock.engine.errors import InvalidConfiguration, NotFound
+from penstock.engine.machine import is_dead
 from penstock.store.protocol import WorkerRow
 
 T = TypeVar("T")
@@ -38,7 +42,7 @@ def load_app(settings: Settings) -> Penstock:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise InvalidConfiguration(f"app: there is no module {name!r} here or installed{where}") from error
         raise InvalidConfiguration(f"app: {name!r} needs {error.name!r}, which is not installed{where}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         problem = f"{type(error).__name__}: {error}"
         raise InvalidConfiguration(f"app: {name!r} cannot be imported, {problem}{where}") from error
     for part in path.split("."):
@@ -65,10 +69,10 @@ async def opened(settings: Settings, *, with_app: bool = False, must_exist: bool
         app = load_app(settings)
         store = settings.store if settings.source("store") else None
     else:
-        if must_exist:
-            check_exists(settings)
         app, store = Penstock(), settings.store
         settings = settings.model_copy(update={"limits": None})
+    if must_exist:
+        await check_exists(store_url(app, settings) if store is None else store)
     await app.open(store=store, settings=settings)
     try:
         yield app
@@ -76,13 +80,20 @@ async def opened(settings: Settings, *, with_app: bool = False, must_exist: bool
         await app.close()
 
 
-def check_exists(settings: Settings) -> None:
-    """A question makes no database: a mistyped path would answer that all is well and empty."""
-    path = sqlite_path(settings.store)
-    if path is not None and not path.exists():
-        raise NotFound(
-            f"there is no store {settings.store} yet: submit a job or start a worker, or name another with --store"
-        )
+def store_url(app: Penstock, settings: Settings) -> str:
+    """Which store the app opens under these settings; empty where its code made one itself."""
+    own = app._store_given
+    if settings.source("store") or own is None:
+        return settings.store
+    return own if isinstance(own, str) else ""
+
+
+async def check_exists(url: str) -> None:
+    """A question makes no tables: a mistyped address would answer that all is well and empty."""
+    from penstock.cli.schema_state import schema_state
+
+    if (await schema_state(url)).revision is None:
+        raise NotFound(f"there is no store {url} yet: submit a job or start a worker, or name another with --store")
 
 
 def sqlite_path(url: str) -> Path | None:
@@ -90,23 +101,36 @@ def sqlite_path(url: str) -> Path | None:
     return Path(url.removeprefix("sqlite:///").partition("?")[0]) if url.startswith("sqlite:///") else None
 
 
-async def alive(app: Penstock, workflow: str | None = None) -> list[WorkerRow]:
-    """The workers whose lease has not run out, by the store's clock; with `workflow` only those that know it."""
+async def alive(app: Penstock, workflow: str | None = None, queue: str | None = None) -> list[WorkerRow]:
+    """The workers whose lease has not run out, by the store's clock, and that are not known to have died on this
+    machine; with `workflow` and `queue` only those that know and serve them."""
     store = app.engine.store
     now = await store.now()
-    return [worker for worker in await store.workers() if worker.expires > now and _knows(worker, workflow)]
+    return [
+        worker
+        for worker in await store.workers()
+        if worker.expires > now and _takes(told := _told_by(worker), workflow, queue) and not is_dead(told)
+    ]
 
 
-async def lack(app: Penstock, workflow: str) -> str | None:
+async def lack(app: Penstock, workflow: str, queue: str) -> str | None:
     """The words for it where nobody is there to do the work."""
-    if await alive(app, workflow):
+    if await alive(app, workflow, queue):
         return None
+    if await alive(app, workflow):
+        return f"No worker that serves the queue {queue!r} is alive"
     return f"No worker that knows {workflow!r} is alive" if await alive(app) else "No worker is alive"
 
 
-def _knows(worker: WorkerRow, workflow: str | None) -> bool:
-    known = json.loads(worker.info or "{}").get("workflows")
-    return workflow is None or known is None or workflow in known
+def _told_by(worker: WorkerRow) -> dict[str, Any]:
+    """What a worker said of itself; of one that said nothing everything is thought possible."""
+    told = json.loads(worker.info or "{}")
+    return told if isinstance(told, dict) else {}
+
+
+def _takes(told: dict[str, Any], workflow: str | None, queue: str | None) -> bool:
+    known, served = told.get("workflows"), told.get("queues")
+    return (workflow is None or known is None or workflow in known) and (queue is None or not served or queue in served)
 
 
 def how_to_start(settings: Settings) -> str:
@@ -114,13 +138,57 @@ def how_to_start(settings: Settings) -> str:
     return f"penstock worker --app {named}"
 
 
+@dataclass(slots=True)
+class Interrupts:
+    """What Ctrl-C (and SIGTERM) does: the first one cancels the command; where jobs run in this process, which
+    takes until their steps have ended, the next one calls `at_once`."""
+
+    asked: int = 0
+    at_once: Callable[[], None] | None = None
+    draining: bool = False
+    """The command is ending already: there is nothing left to cancel."""
+
+
+interrupts = Interrupts()
+
+PATIENCE_AT_ONCE = 5.0
+"""Seconds for handing back after a second Ctrl-C; a step that blocks the event loop would keep us for ever."""
+
+
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a command's coroutine. SIGTERM ends it as Ctrl-C does, so that what this process holds is handed back."""
 
     async def main() -> T:
-        task = asyncio.current_task()
-        if task is not None and os.name == "posix":
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await work
+        with _interruptible():
+            return await work
 
     return asyncio.run(main())
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    if task is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    interrupts.asked, interrupts.at_once, interrupts.draining = 0, None, False
+
+    def heed(number: int, frame: FrameType | None) -> None:
+        # A handler of Python's own, not the loop's: it is called even while a step blocks the loop.
+        interrupts.asked += 1
+        if interrupts.asked == 1 and not interrupts.draining:
+            loop.call_soon_threadsafe(task.cancel)
+        elif interrupts.at_once is not None:
+            loop.call_soon_threadsafe(interrupts.at_once)
+            limit = threading.Timer(PATIENCE_AT_ONCE, os._exit, [130])
+            limit.daemon = True
+            limit.start()
+        else:
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, heed) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -4,54 +4,82 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+import click
 
 from penstock.app import Penstock
+from penstock.cli.logs import quiet_logging
 from penstock.cli.output import Output
-from penstock.cli.sessions import alive, how_to_start
+from penstock.cli.sessions import how_to_start, interrupts, lack
 from penstock.cli.waiting_views import View, view_for
+from penstock.cli.worker_process import stop_ticks
 from penstock.config import Settings
-from penstock.engine.errors import Conflict
+from penstock.engine.errors import PenstockError
 from penstock.engine.model import Job
 
 LOOK_EVERY = 0.2
-COUNT_WORKERS_EVERY = 25
-"""Looks between two counts of living workers: somebody may stop the last one while we wait."""
+COUNT_WORKERS_EVERY = 5
+"""Looks between two counts of living workers: the last one may end while we wait."""
+MISSED = 2
+"""Counts without a worker before we do its work: a process that died is soon replaced by its supervisor."""
+
+
+class Resting(PenstockError):
+    """The jobs rest, and only this process could wake them."""
+
+
+class Deserted(Exception):
+    """Nobody is alive any more who could do the work."""
+
+    def __init__(self, lack: str) -> None:
+        super().__init__(lack)
+        self.lack = lack
 
 
 @dataclass(slots=True)
 class Waiting:
-    """One wait for some jobs. `here`: this process runs them. `on_interrupt` is told before running steps end."""
+    """One wait for some jobs. `here`: this process runs them. `interrupted` is said before running steps end."""
 
     app: Penstock
     out: Output
     settings: Settings
     here: bool
-    on_interrupt: Callable[[], None]
+    interrupted: str
     jobs: dict[str, Job] = field(default_factory=dict)
+    missed: int = 0
 
-    async def until_final(self, ids: Sequence[str], *, timeout: float | None) -> list[Job]:
-        """The jobs, all final; or `TimeoutError`; or `Conflict` if they rest and only this process could wake them."""
+    async def until_final(self, ids: Sequence[str], *, until: float | None) -> list[Job]:
+        """The jobs, all final; or `TimeoutError` at `until`, by the loop's clock; or `Resting`; or `Deserted`."""
         for job_id in ids:
             self.jobs[job_id] = await self.app.job(job_id)
-        async with self._working(), asyncio.timeout(timeout) as limit:
+        async with self._working(), asyncio.timeout_at(until) as limit:
             try:
                 with view_for(self.out, self.jobs) as view:
                     await self._watch(view)
             except asyncio.CancelledError:
                 if not limit.expired():
-                    self.on_interrupt()
+                    click.echo(self.interrupted, err=True)
                 raise
         return list(self.jobs.values())
 
-    def _working(self) -> contextlib.AbstractAsyncContextManager[Any]:
+    @contextlib.asynccontextmanager
+    async def _working(self) -> AsyncIterator[None]:
         if not self.here:
-            return contextlib.nullcontext()
+            yield
+            return
+        quiet_logging()
         queues = {workflow.queue for workflow in self.app.workflows.values()}
         queues |= {job.queue for job in self.jobs.values()}
-        return self.app.worker(queues=sorted(queues), concurrency=self.settings.concurrency, grace=self.settings.grace)
+        concurrency, grace = self.settings.concurrency, self.settings.grace
+        async with self.app.worker(queues=sorted(queues), concurrency=concurrency, grace=grace):
+            interrupts.at_once = lambda: stop_ticks(self.app)
+            try:
+                yield
+            finally:
+                interrupts.draining = True
+        interrupts.at_once, interrupts.draining = None, False
 
     async def _watch(self, view: View) -> None:
         ends = [asyncio.ensure_future(self.app.wait(job.id)) for job in self.jobs.values() if not job.final]
@@ -83,13 +111,19 @@ class Waiting:
         resting = [job for job in self.jobs.values() if job.status == "paused"]
         if self.here and resting and all(job.final or job.status == "paused" for job in self.jobs.values()):
             job = resting[0]
-            raise Conflict(
+            raise Resting(
                 f"job {job.id} is paused{f' ({job.reason})' if job.reason else ''}, so it will not end: "
                 f"`penstock jobs resume {job.id}` lets it go on"
             )
 
     async def _count_workers(self, view: View) -> None:
-        wanted = {job.workflow for job in self.jobs.values() if not job.final}
-        missing = [workflow for workflow in sorted(wanted) if not await alive(self.app, workflow)]
-        start = how_to_start(self.settings)
-        view.remark(f"No worker that knows {missing[0]!r} is alive any more: `{start}`" if missing else "")
+        """Without an app we cannot do the work ourselves, and can only say that nobody does."""
+        wanted = sorted({(job.workflow, job.queue) for job in self.jobs.values() if not job.final})
+        lacks = [words for workflow, queue in wanted if (words := await lack(self.app, workflow, queue))]
+        self.missed = self.missed + 1 if lacks else 0
+        if self.missed < MISSED:
+            view.remark("")
+        elif self.settings.app is None:
+            view.remark(f"{lacks[0]} any more: `{how_to_start(self.settings)}`")
+        else:
+            raise Deserted(f"{lacks[0]} any more")

@@ -24,7 +24,7 @@ from penstock.cli.main import exit_code
 from penstock.cli.sessions import load_app
 from penstock.config import Settings, load
 from penstock.delivery.embedded import Embedded
-from penstock.engine.errors import PenstockError, StoreError
+from penstock.engine.errors import PenstockError, StoreError, StoreFull, StoreReadOnly
 
 log = logging.getLogger("penstock.worker")
 
@@ -33,18 +33,20 @@ LOOK_EVERY = 0.1
 
 
 def main() -> None:
-    orders = json.loads(sys.stdin.buffer.read())
     try:
+        orders = json.loads(sys.stdin.buffer.read())
         settings = load(orders["config"], orders["overrides"])
         start_logging(settings.log)
         end_with_parent(orders["parent"], settings.grace)
         code = asyncio.run(work(settings, stop_when_idle=orders["stop_when_idle"]))
     except PenstockError as error:
         log.error("%s", error, exc_info=error if os.environ.get("PENSTOCK_DEBUG", "0") not in ("", "0") else None)
-        code = exit_code(error)
+        # A full disk or a server that is being moved is soon mended: the supervisor tries again.
+        code = 1 if isinstance(error, (StoreFull, StoreReadOnly)) else exit_code(error)
     except KeyboardInterrupt:
         code = 130
-    except Exception:
+    except BaseException:
+        # A SystemExit too: whatever ends this process must not leave it waiting for a thread, or look like success.
         log.exception("the worker process failed")
         code = 1
     logging.shutdown()
@@ -70,7 +72,14 @@ async def work(settings: Settings, *, stop_when_idle: float | None) -> int:
         loop.add_signal_handler(number, stop)
     await app.open(store=settings.store if settings.source("store") else None, settings=settings, exit_when_stuck=True)
     try:
-        queues = settings.queues or tuple(sorted({workflow.queue for workflow in app.workflows.values()}))
+        used = {workflow.queue for workflow in app.workflows.values()}
+        queues = settings.queues or tuple(sorted(used))
+        for queue in sorted(set(queues) - used):
+            log.warning(
+                "no workflow uses the queue %r, so only jobs that name it come; the workflows use %s",
+                queue,
+                ", ".join(sorted(used)) or "none",
+            )
         async with app.worker(queues=queues, concurrency=settings.concurrency, grace=settings.grace) as delivery:
             log.info(
                 "worker %s is ready: workflows %s; queues %s; %d at once",
@@ -80,7 +89,8 @@ async def work(settings: Settings, *, stop_when_idle: float | None) -> int:
                 settings.concurrency,
             )
             await until_over(app, delivery, queues, stopping, stop_when_idle)
-            log.info("worker %s stops: %d steps are running", app.engine.worker, delivery.running)
+            running = "1 step is" if delivery.running == 1 else f"{delivery.running or 'no'} steps are"
+            log.info("worker %s stops: %s running", app.engine.worker, running)
     finally:
         await app.close()
     return 0

@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from penstock.engine.engine import Engine
-from penstock.engine.errors import InvalidRequest, PenstockError, StoreError
+from penstock.engine.errors import InvalidRequest, StoreError
 from penstock.engine.identity import checked_name
 from penstock.engine.model import DEFAULT_QUEUE
 from penstock.store.protocol import ANY_QUEUE
@@ -99,8 +99,10 @@ class Embedded:
             self._reserved += room
             try:
                 wake = await self.engine.advance_next(queue, room=room, start=self._start)
-            except StoreError as error:
-                log.warning("queue %s: %s", queue, error)
+            except Exception as error:
+                # Whatever it is, the queue must be served again: nobody else watches over this loop.
+                log.warning("queue %s: %s", queue, error, exc_info=not isinstance(error, StoreError))
+                self.engine.doubt()
                 await self.engine.clock.sleep(0.5 + self.engine.rng.random())
                 continue
             finally:
@@ -118,7 +120,10 @@ class Embedded:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         self._freed.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled():
+            self.engine.doubt()
+        elif (error := task.exception()) is not None:
+            self.engine.doubt()
             log.error("a tick ended with an error of the engine's own", exc_info=error)
 
     async def _pump(self) -> None:
@@ -127,8 +132,8 @@ class Embedded:
             try:
                 await self.engine.sweep()
                 pause = await self._until_next_schedule()
-            except PenstockError as error:
-                log.warning("sweep: %s", error)
+            except Exception as error:
+                log.warning("sweep: %s", error, exc_info=not isinstance(error, StoreError))
                 pause = self._sweep_every
             await self.engine.clock.sleep(pause)
 

@@ -8,9 +8,11 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall-clock seconds since the epoch, and a sleep that passes by the same clock."""
+    """Wall-clock seconds since the epoch, a clock for durations that never jumps, and a sleep."""
 
     def now(self) -> float: ...
+
+    def monotonic(self) -> float: ...
 
     async def sleep(self, seconds: float) -> None: ...
 
@@ -20,6 +22,9 @@ class SystemClock:
 
     def now(self) -> float:
         return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -117,6 +117,8 @@ class Context:
             raise
         self._row = landed.row
         self._engine.note_gate(self._row.id, landed.row.gate)
+        if names := self._take_outputs():
+            await self._engine.publish(names)
 
     async def lock(self, name: str) -> bool:
         """Take a lock for this job, without waiting: True if the job has it now. It goes with the job's end, or

@@ -16,7 +16,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from penstock.engine.clock import Clock, SystemClock
-from penstock.engine.errors import CommitUnknown, InvalidRequest, LostClaim, PenstockError, StoreFull, StoreUnavailable
+from penstock.engine.errors import (
+    CommitUnknown,
+    Conflict,
+    InvalidRequest,
+    LostClaim,
+    PenstockError,
+    StoreFull,
+    StoreUnavailable,
+)
 from penstock.engine.membership import Membership
 from penstock.engine.model import DEFAULT_QUEUE, JobRow
 from penstock.engine.schedule import Cron
@@ -28,6 +36,11 @@ from penstock.store.protocol import Claim, Claimed, ClaimJob, Fire, Note, Op, St
 log = logging.getLogger("penstock.engine")
 
 DAY = 86_400.0
+MOST_THREADS = 1000
+"""Threads are made when blocking steps need them; one that hangs in C is lost until it returns."""
+
+LAST_WAIT = 5.0
+"""Seconds a cancelled step has to end before the worker goes on without it."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -149,8 +162,8 @@ class Engine(Membership):
 
     async def sweep(self) -> Swept:
         """Fire schedules, give up the dead, drop the old, and send the hints that may have been lost."""
-        fired = await self._fire_schedules()
         tidied: Tidied = await self.group.do(Tidy(self._retention.completed, self._retention.failed))
+        fired = await self._fire_schedules()
         await self.recount()
         if self._outputs is not None:
             await self._outputs.mend()
@@ -166,37 +179,40 @@ class Engine(Membership):
         for schedule in await self.store.schedules():
             if not schedule.enabled or schedule.next_due > now:
                 continue
-            template = encoding.load(schedule.job)
-            job = replace(
-                template, id=self.new_id(), key=f"schedule:{schedule.name}:{schedule.next_due:.0f}", again=False
-            )
+            key = f"schedule:{schedule.name}:{schedule.next_due:.0f}"
+            job = replace(encoding.load(schedule.job), id=self.new_id(), key=key, again=False)
             next_due = Cron(schedule.cron, schedule.timezone).after(now)
-            fired += await self.group.do(Fire(schedule.name, schedule.tenant, schedule.next_due, next_due, job))
+            fire = Fire(schedule.name, schedule.tenant, schedule.next_due, next_due, job)
+            try:
+                fired += await self.group.do(fire)
+            except Conflict:
+                # Somebody submitted another job under this key: the firing gets one that nobody can know.
+                fired += await self.group.do(replace(fire, job=replace(job, key=f"{key}:{job.id}")))
         return fired
 
     async def _claim(self, queue: str, room: int) -> Claimed | None:
         worker = await self.enlist()
-        self._fair_credit += room * self._fair_share
         oldest = min(room, int(self._fair_credit))
-        self._fair_credit -= oldest
         try:
             claimed: Claimed = await self._take(Claim(worker, queue, self._known, room, oldest))
         except LostClaim:
             self._given_up(worker)
             return None
-        if not claimed.rows:
-            self._fair_credit += oldest
+        self._fair_credit += len(claimed.rows) * self._fair_share - min(oldest, len(claimed.rows))
         return claimed
 
     async def _take(self, claim: Claim | ClaimJob) -> Claimed:
         """A claim whose COMMIT was unknown may have taken jobs of which its answer, or that of its second try, says
         nothing."""
         unknown = self.group.unknown
+        self.claiming += 1
         try:
             claimed: Claimed = await self.group.do(claim)
         except (CommitUnknown, asyncio.CancelledError):
             self.doubt()
             raise
+        finally:
+            self.claiming -= 1
         if self.group.unknown != unknown:
             self.doubt()
         return claimed
@@ -242,11 +258,12 @@ class Engine(Membership):
     async def in_thread(self, tick: Tick, call: Callable[..., Any], *args: Any) -> Any:
         """A blocking step gets a thread, which its limits can interrupt."""
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(64, "penstock-step")
+            self._pool = ThreadPoolExecutor(MOST_THREADS, "penstock-step")
         self._loop = asyncio.get_running_loop()
 
         def run() -> Any:
             tick.thread = threading.get_ident()
+            tick.start_limits()
             try:
                 return call(*args)
             finally:
@@ -285,7 +302,9 @@ class Engine(Membership):
             for task in tasks:
                 if not task.done():
                     task.cancel("the worker stops")
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.wait(tasks, timeout=LAST_WAIT)
+            for tick in list(self.ticks.values()):
+                tick.context._close("its worker stopped")
 
     async def close(self) -> None:
         await self.retire()

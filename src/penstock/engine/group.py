@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.engine.clock import Clock
-from penstock.engine.errors import CommitUnknown, StoreUnavailable
+from penstock.engine.errors import CommitUnknown, StoreFull, StoreReadOnly, StoreUnavailable
 from penstock.store.protocol import ANY_QUEUE, Applied, Op, Store
 
 MOST_AT_ONCE = 500
@@ -63,22 +63,31 @@ class GroupCommit:
 
     async def _carry_out(self, group: list[_Asked]) -> None:
         try:
-            applied = await self._until_known([op for op, _ in group])
-        except Exception as error:
-            for _, future in group:
-                if not future.done():
-                    future.set_exception(_copy(error))
-        else:
-            self.groups += 1
-            _answer(group, applied)
-            if applied.hints:
-                self._on_hints(applied.hints, 0.0)
-            if applied.due_in is not None:
-                self._on_hints({ANY_QUEUE}, max(0.0, applied.due_in))
+            await self._try(group)
         finally:
             self._storing = None
             if self._pending:
                 self._flush_soon(asyncio.get_running_loop())
+
+    async def _try(self, group: list[_Asked]) -> None:
+        try:
+            applied = await self._until_known([op for op, _ in group])
+        except Exception as error:
+            if len(group) > 1 and not isinstance(error, StoreUnavailable | StoreFull | StoreReadOnly | CommitUnknown):
+                # One of them cannot be carried out, and took the others with it: each on its own, then.
+                for asked in group:
+                    await self._try([asked])
+                return
+            for _, future in group:
+                if not future.done():
+                    future.set_exception(_copy(error))
+            return
+        self.groups += 1
+        _answer(group, applied)
+        if applied.hints:
+            self._on_hints(applied.hints, 0.0)
+        if applied.due_in is not None:
+            self._on_hints({ANY_QUEUE}, max(0.0, applied.due_in))
 
     async def _until_known(self, ops: list[Op]) -> Applied:
         """After an unknown COMMIT the same group is asked for again: the store finds what was done and does the

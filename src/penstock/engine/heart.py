@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from penstock.engine.errors import StoreError
+from penstock.engine.errors import PenstockError
 from penstock.store.protocol import Keeper, Store
 
 log = logging.getLogger("penstock.engine")
@@ -36,7 +36,7 @@ class Heart(threading.Thread):
     def _beat(self, keeper: Keeper) -> bool:
         try:
             return keeper.beat(self._worker, self._ttl)
-        except StoreError as error:
+        except PenstockError as error:
             log.warning("worker %s could not renew its lease: %s", self._worker, error)
             return True
 

@@ -27,9 +27,27 @@ def checked_name(kind: str, name: str) -> str:
 
 def checked_key(key: str) -> str:
     """A job or batch key: any text that a database index holds."""
-    if not key or len(key) > _KEY_LIMIT or "\x00" in key:
-        raise InvalidRequest(f"key {key[:40]!r} must be 1 to {_KEY_LIMIT} characters without NUL")
+    if not key or len(key) > _KEY_LIMIT or not storable(key):
+        raise InvalidRequest(f"key {key[:40]!r} must be 1 to {_KEY_LIMIT} characters of valid Unicode without NUL")
     return key
+
+
+def storable(text: str) -> bool:
+    """Whether every database can hold the text: no NUL, no half of a surrogate pair."""
+    return ("\x00" not in text and text.isascii()) or ("\x00" not in text and _encodes(text))
+
+
+def made_storable(text: str | None) -> str | None:
+    """What a person wrote, as it can be kept."""
+    return None if text is None else text.encode("utf-8", "replace").decode().replace("\x00", "?")
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def digest(payload: str) -> str:

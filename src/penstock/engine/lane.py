@@ -22,6 +22,8 @@ once."""
 AFTER_SLASH = "0"
 """The character after '/': lanes of queue Q are the texts from 'Q/' to 'Q0'."""
 
+MOST = 1_000_000_000
+
 _SCOPES = ("workflow", "resource", "tenant")
 
 
@@ -107,7 +109,7 @@ def checked_limits(limits: Mapping[str, int]) -> dict[str, int]:
             checked_name(scope, name)
         elif scope != "tenant":
             raise InvalidRequest(f"limit {key!r}: only tenants have a limit for all, tenant:*")
-        if not isinstance(most, int) or isinstance(most, bool) or most < 1:
-            raise InvalidRequest(f"limit {key!r} must be a whole number of at least 1, not {most!r}")
+        if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= MOST:
+            raise InvalidRequest(f"limit {key!r} must be a whole number from 1 to {MOST}, not {most!r}")
         checked[key] = most
     return checked

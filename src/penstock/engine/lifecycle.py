@@ -147,6 +147,7 @@ def resume(row: JobRow, *, now: float) -> None:
     if row.status != "paused":
         raise Conflict(f"job {row.id} is {_spoken(row)}, not paused")
     row.reason = None
+    row.entered = None
     row.status, row.phase = _ready_status(row.step, row.cleanup), "ready"
     if row.due is not None and row.due > now:
         _wait(row, row.due)

@@ -27,7 +27,21 @@ def is_dead(process: Mapping[str, Any]) -> bool:
     boot, space, pid, since = (process.get(name) for name in ("boot", "space", "pid", "since"))
     if boot is None or space is None or since is None or not isinstance(pid, int):
         return False
-    return bool(boot == _boot() and space == _space() and _since(pid) != since)
+    if boot != _boot() or space != _space():
+        return False
+    seen = _since(pid)
+    return _is_gone(pid) if seen is None else seen != since
+
+
+def _is_gone(pid: int) -> bool:
+    """Asked of the kernel: what cannot be read in /proc may only be another user's."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return _read(_PROC / str(pid) / "stat") is not None
 
 
 def _boot() -> str | None:
@@ -42,7 +56,7 @@ def _space() -> str | None:
 
 
 def _since(pid: int) -> str | None:
-    """When the process started, in the kernel's own ticks; a zombie counts as gone."""
+    """When the process started, in the kernel's own ticks; None for a zombie, and for what cannot be seen."""
     stat = _read(_PROC / str(pid) / "stat")
     if stat is None:
         return None

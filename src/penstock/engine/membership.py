@@ -51,6 +51,7 @@ class Membership(Requests):
         self.ticks: dict[str, Tick] = {}
         self.draining = False
         self.skew = 0.0
+        self.claiming = 0
         self.watch = Watch(self)
         self._name = checked_name("worker", name or f"{socket.gethostname()}.{os.getpid()}")
         self._lease = lease
@@ -94,7 +95,12 @@ class Membership(Requests):
         was."""
         for worker in await self.store.workers():
             if is_dead(from_json(worker.info)):
-                log.warning("worker %s is dead; %d jobs are taken up again", worker.id, worker.holds)
+                log.log(
+                    logging.WARNING if worker.holds else logging.DEBUG,
+                    "worker %s is dead; jobs taken up again: %d",
+                    worker.id,
+                    worker.holds,
+                )
                 await self.group.do(Leave(worker.id, died=True))
 
     def _start_threads(self, worker: str) -> None:
@@ -152,7 +158,7 @@ class Membership(Requests):
 
     async def recount(self) -> None:
         """Where there is doubt, give back what the store thinks we hold and we do not know of."""
-        if not self._uncertain or self.worker is None:
+        if not self._uncertain or self.worker is None or self.claiming:
             return
         self._uncertain = False
         known = frozenset((tick.row.id, tick.row.epoch) for tick in self.ticks.values())

@@ -10,8 +10,8 @@ from typing import Any
 from penstock.engine.clock import Clock
 from penstock.engine.errors import InvalidRequest, NotFound
 from penstock.engine.group import GroupCommit
-from penstock.engine.identity import checked_key, checked_name, digest, id_source
-from penstock.engine.lane import checked_limits
+from penstock.engine.identity import checked_key, checked_name, digest, id_source, made_storable, storable
+from penstock.engine.lane import MOST, checked_limits
 from penstock.engine.model import DEFAULT_TENANT, Batch, Job, JobRow, NewJob, Schedule, view
 from penstock.engine.priority import Priority
 from penstock.engine.schedule import Cron
@@ -87,8 +87,10 @@ class Requests:
         known = self.workflow(workflow)
         text = known.checked_payload(payload)
         urgency = priority or known.priority
-        if not 0 <= after < float("inf"):
-            raise InvalidRequest(f"after must be 0 or more seconds, not {after!r}")
+        if urgency.aged_from is not None and not abs(urgency.aged_from) < 1e11:
+            raise InvalidRequest(f"aged_from must be seconds since the epoch, not {urgency.aged_from!r}")
+        if not 0 <= after < 1e10:
+            raise InvalidRequest(f"after must be 0 or more seconds, within reason, not {after!r}")
         first = known.first
         return NewJob(
             id=self.new_id(),
@@ -126,7 +128,10 @@ class Requests:
         actor: str | None = None,
     ) -> Job:
         """Pause, resume, cancel or retry one job."""
-        row: JobRow = await self.group.do(Control(job_id, action, tenant, reason, actor, self.new_id()))
+        if not storable(job_id):
+            raise NotFound(f"there is no job {job_id!r}")
+        control = Control(job_id, action, tenant, made_storable(reason), made_storable(actor), self.new_id())
+        row: JobRow = await self.group.do(control)
         self.noticed(row)
         return view(row)
 
@@ -139,8 +144,8 @@ class Requests:
         then: NewJob | None = None,
     ) -> Batch:
         """Create a batch, or find the one with this key. `then` is the job that starts when it has ended."""
-        if limit is not None and limit < 1:
-            raise InvalidRequest(f"a batch's limit must be at least 1, not {limit}")
+        if limit is not None and not 1 <= limit <= MOST:
+            raise InvalidRequest(f"a batch's limit must be from 1 to {MOST}, not {limit}")
         batch_id = self.new_id()
         op = OpenBatch(
             batch_id, checked_name("tenant", tenant), batch_id if key is None else checked_key(key), limit, then

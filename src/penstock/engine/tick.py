@@ -11,11 +11,13 @@ from penstock.engine.context import Context
 from penstock.engine.errors import (
     InvalidPayload,
     LostClaim,
+    PenstockError,
     Permanent,
     StepTimeout,
     StoreError,
     StoreFull,
     StoreUnavailable,
+    Transient,
 )
 from penstock.engine.model import FINAL, JobRow
 from penstock.engine.outcome import Again, Goto, Move
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.engine")
 
 MESSAGE_LIMIT = 2000
+FAR_AWAY = float("inf")
 
 
 class Tick:
@@ -88,7 +91,7 @@ class Tick:
                     landed: Landed | None = await engine.group.do(Commit(move, known))
                 except Exception as error:
                     landed = await self._stored_after(error, move)
-                if move.writes and landed is not None and (names := self.context._take_outputs()):
+                if landed is not None and (names := self.context._take_outputs()):
                     await engine.publish(names)
                 if landed is None:
                     return None
@@ -103,31 +106,33 @@ class Tick:
                 del engine.ticks[job]
 
     async def _stored_after(self, error: Exception, move: Move) -> Landed | None:
-        """A store that is away is waited for: the decision is not lost while this process lives."""
-        try:
-            if not isinstance(error, StoreUnavailable | StoreFull):
-                raise error
-            landed: Landed = await self.engine.commit(Commit(move))
-            return landed
-        except LostClaim:
-            log.warning(
-                "job %s, step %r: the claim was lost; what this tick decided does not count", self.row.id, self.row.step
-            )
-            return None
-        except StoreError as problem:
-            log.error("job %s, step %r: the outcome could not be stored: %s", self.row.id, self.row.step, problem)
-            self.engine.doubt()
-            return None
-        except Exception as refusal:
-            # The store refused what the tick brought along: its own rows, a spawned job, a batch.
-            return await self._store(self._failure(refusal, self.workflow.steps[self.row.step]))
+        """A store that is away is waited for: the decision is not lost while this process lives. What the store
+        refuses (the step's own rows, a spawned job, a batch) is the step's failure; if even that is refused, a sweep
+        decides."""
+        for last_word in (False, True):
+            try:
+                if not isinstance(error, StoreUnavailable | StoreFull):
+                    raise error
+                landed: Landed = await self.engine.commit(Commit(move))
+                return landed
+            except LostClaim:
+                log.warning(
+                    "job %s: the claim was lost; what step %r decided does not count", self.row.id, self.row.step
+                )
+                return None
+            except Exception as problem:
+                if last_word or isinstance(problem, StoreError):
+                    log.error(
+                        "job %s, step %r: the outcome could not be stored: %s", self.row.id, self.row.step, problem
+                    )
+                    self.engine.doubt()
+                    return None
+                move = self._failure(problem, self.workflow.steps[self.row.step])
+                error = StoreUnavailable("not tried yet")
+        return None
 
     async def _store(self, move: Move) -> Landed | None:
-        try:
-            landed: Landed = await self.engine.group.do(Commit(move))
-            return landed
-        except Exception as error:
-            return await self._stored_after(error, move)
+        return await self._stored_after(StoreUnavailable("not tried yet"), move)
 
     async def _decide(self) -> Move:
         row = self.row
@@ -151,12 +156,16 @@ class Tick:
         except asyncio.CancelledError:
             if self.abandoned:
                 return self.context._move("hand back")
-            if not self.overtime:
+            if self.engine.draining or (self.task is not None and self.task.cancelling() > self.cuts):
                 raise
+            if not self.overtime:
+                return self._failure(Transient(f"step {step.name!r} awaited something that was cancelled"), step)
             return self._failure(StepTimeout(f"step {step.name!r} ran longer than {step.timeout:g} s"), step)
         except Interrupted:
-            limit = f"{step.timeout:g} s" if self.overtime else f"its hard limit of {step.hard_timeout:g} s"
+            limit = f"{step.timeout} s" if self.overtime else f"its hard limit of {step.hard_timeout} s"
             return self._failure(StepTimeout(f"step {step.name!r} blocked past {limit}"), step)
+        except SystemExit:
+            return self._failure(Permanent(f"step {step.name!r} called sys.exit()"), step)
         except LostClaim as error:
             self.abandoned = True
             self.engine.doubt()
@@ -173,11 +182,20 @@ class Tick:
 
     def _start_watch(self, step: Step) -> None:
         self.overtime = False
-        self.began = now = self.engine.clock.now()
+        self.began = self.engine.clock.now()
         if step.hard_timeout is not None:
+            self.hard = FAR_AWAY
+            if not step.blocking:
+                self.start_limits()
+            self.engine.watch.mind(self)
+
+    def start_limits(self) -> None:
+        """From now on the step runs; a blocking one may have had to wait for its thread."""
+        step = self.workflow.steps[self.row.step]
+        if step.hard_timeout is not None:
+            now = self.engine.clock.monotonic()
             self.soft = None if step.timeout is None else now + step.timeout
             self.hard = now + step.hard_timeout
-            self.engine.watch.mind(self)
 
     def _outcome(self, step: Step, value: Any) -> Move:
         """What the step returned, as a move. The clean-up step's value is of no further use."""
@@ -214,9 +232,10 @@ class Tick:
         if verdict.parks:
             return self.context._move("park", error=told, took=took)
         if verdict.after is None:
-            log.info("job %s failed in step %r: %s", row.id, row.step, told)
+            shown = None if isinstance(error, PenstockError) else error
+            log.warning("job %s failed in step %r: %s", row.id, row.step, told, exc_info=shown)
             return self.context._move("fail", error=told, took=took)
-        if not isinstance(error, StepTimeout | StoreError) and type(error).__module__.split(".")[0] != "penstock":
+        if not isinstance(error, PenstockError):
             log.debug(
                 "job %s, step %r, attempt %d failed and is tried again", row.id, row.step, row.attempt, exc_info=error
             )
@@ -245,7 +264,10 @@ class Tick:
 
 def told_error(error: BaseException) -> str:
     """One line for the job's row: the type and the message."""
-    message = " ".join(str(error).split()) or "(no message)"
+    try:
+        message = " ".join(str(error).split()) or "(no message)"
+    except Exception:
+        message = "(its message cannot be shown)"
     return f"{type(error).__name__}: {message}"[:MESSAGE_LIMIT]
 
 

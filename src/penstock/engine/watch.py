@@ -51,7 +51,7 @@ class Watch:
     async def _look(self) -> None:
         while self._minded:
             await self._engine.clock.sleep(LOOK_EVERY)
-            now = self._engine.clock.now()
+            now = self._engine.clock.monotonic()
             for job, tick in list(self._minded.items()):
                 if tick.hard is None or self._engine.ticks.get(job) is not tick:
                     del self._minded[job]
@@ -74,13 +74,14 @@ class Watch:
         tick.cut("hard time limit")
 
     def blocked_by(self, loop: asyncio.AbstractEventLoop, now: float) -> Tick | None:
-        """Asked from another thread while the loop does not answer: the tick past its hard limit that is running
-        right now."""
+        """Asked from another thread while the loop does not answer: the tick past its hard limit that is running right
+        now, or, where a task of some step's own is running, the one that is past its limit longest."""
         running = asyncio.current_task(loop)
-        for tick in list(self._minded.values()):
-            if tick.task is running and tick.hard is not None and now >= tick.hard:
+        late = [tick for tick in list(self._minded.values()) if tick.hard is not None and now >= tick.hard]
+        for tick in late:
+            if tick.task is running:
                 return tick
-        return None
+        return min(late, key=lambda tick: tick.hard or now, default=None)
 
 
 class LoopGuard(threading.Thread):
@@ -108,7 +109,7 @@ class LoopGuard(threading.Thread):
             if self._turned.wait(LOOK_EVERY * 5):
                 interrupted_at = None
                 continue
-            tick = self._engine.watch.blocked_by(self._loop, self._engine.clock.now())
+            tick = self._engine.watch.blocked_by(self._loop, self._engine.clock.monotonic())
             if tick is None:
                 continue
             if interrupted_at is None:
@@ -124,7 +125,7 @@ class LoopGuard(threading.Thread):
     def _interrupt(self, tick: Tick) -> None:
         global _to_interrupt
         if self._handler_set:
-            _to_interrupt = tick.task
+            _to_interrupt = asyncio.current_task(self._loop) or tick.task
             signal.pthread_kill(self._loop_thread, signal.SIGUSR2)
         else:
             interrupt(self._loop_thread)

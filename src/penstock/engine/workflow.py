@@ -51,6 +51,8 @@ class Step:
             return self.adapter.validator.validate_json(payload)
         except ValidationError as error:
             raise InvalidPayload(f"payload does not fit step {self.name!r}: {_first_problem(error)}") from error
+        except Exception as error:
+            raise InvalidPayload(f"payload does not fit step {self.name!r}: {type(error).__name__}") from error
 
 
 class Workflow:
@@ -222,7 +224,10 @@ class Workflow:
             value = self.first.adapter.validator.validate_python(payload)
         except ValidationError as error:
             raise InvalidPayload(f"payload does not fit workflow {self.name!r}: {_first_problem(error)}") from error
-        return encode(value)
+        try:
+            return encode(value)
+        except Permanent as error:
+            raise InvalidPayload(str(error)) from error
 
 
 def encode(value: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import hashlib
 import os
 import secrets
@@ -38,7 +39,14 @@ def checked_output(name: str) -> PurePosixPath:
     path = PurePosixPath(name)
     parts = path.parts
     unsafe = path.is_absolute() or not parts or any(part in ("..", ".") or part.startswith(".") for part in parts)
-    if unsafe or "\x00" in name or "\\" in name or len(name.encode()) > 800 or str(path) != name:
+    if (
+        unsafe
+        or "\x00" in name
+        or "\\" in name
+        or len(name.encode()) > 800
+        or any(len(part.encode()) > 180 for part in parts)
+        or str(path) != name
+    ):
         raise InvalidRequest(
             f"output {name[:80]!r} must be a plain relative path, without '..', hidden parts or backslashes"
         )
@@ -46,49 +54,68 @@ def checked_output(name: str) -> PurePosixPath:
 
 
 def store_version(root: Path, name: str, content: Content, *, job: str, epoch: int) -> Stored:
-    """Write one version of an output: durable when this returns, but not yet public."""
+    """Write one version of an output: durable when this returns, but not yet public. Its name says what is in it, so
+    that a second content under the same claim is a second file."""
     path = checked_output(name)
-    version = path.with_name(f".{path.name}.{job}.{epoch}")
-    digest, size = atomic_write(root / version, content)
+    target = root / path
+    with _disk_errors(target):
+        temporary = _written(target, content)
+        try:
+            digest, size = fingerprint(temporary)
+            version = path.with_name(f".{path.name}.{job}.{epoch}.{digest[:16]}")
+            temporary.replace(root / version)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_folder(target.parent)
     return Stored(name, str(version), digest, size)
 
 
 def drop_older(root: Path, stored: Stored, previous: str | None) -> None:
     """Remove the version that was replaced, and those this job wrote under claims it lost. Called once `stored` is
     public."""
-    stem, _, epoch = stored.version.rpartition(".")
-    older = [f"{stem}.{number}" for number in range(max(1, int(epoch) - 8), int(epoch))]
-    for version in older if previous is None else [*older, previous]:
-        if version != stored.version:
-            (root / version).unlink(missing_ok=True)
+    current = root / stored.version
+    stem, epoch, _ = current.name.rsplit(".", 2)
+    older = list(current.parent.glob(f"{glob.escape(stem)}.*")) if int(epoch) > 1 else []
+    for version in older if previous is None else [*older, root / previous]:
+        if version != current:
+            version.unlink(missing_ok=True)
 
 
-def atomic_write(target: Path, content: Content) -> tuple[str, int]:
-    """Put a file in its place whole, or leave what was there. Returns its SHA-256 and size."""
+def atomic_write(target: Path, content: Content) -> None:
+    """Put a file in its place whole, or leave what was there."""
     with _disk_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name.lstrip('.')}.{secrets.token_hex(6)}.tmp")
+        temporary = _written(target, content)
         try:
-            with temporary.open("xb") as file:
-                if callable(content):
-                    content(file)
-                else:
-                    file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            digest, size = fingerprint(temporary)
             temporary.replace(target)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
         sync_folder(target.parent)
-    return digest, size
+
+
+def _written(target: Path, content: Content) -> Path:
+    """The content in a file beside its place, synced."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            if callable(content):
+                content(file)
+            else:
+                file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary
 
 
 def publish(root: Path, stored: Stored) -> bool:
     """Let the public name show this version. False when the version is gone (a newer one has taken its place)."""
     source, public = root / stored.version, root / checked_output(stored.name)
-    link = public.with_name(f".{public.name}.{secrets.token_hex(6)}.link")
+    link = public.with_name(f".{secrets.token_hex(8)}.link")
     with _disk_errors(public):
         try:
             try:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from penstock.engine.errors import InvalidRequest
+from penstock.engine.errors import InvalidRequest, PenstockError
 from penstock.outputs.files import Content, Stored, checked_output, drop_older, fingerprint, publish, store_version
 
 _COLUMNS = "name, version, sha256, size, previous"
@@ -24,6 +25,8 @@ _COUNTS = (
 )
 _PUBLISHED = "UPDATE outputs SET published = 1, previous = NULL WHERE name = :name AND version = :version"
 
+
+log = logging.getLogger("penstock.outputs")
 
 Statement = tuple[str, dict[str, Any]]
 
@@ -79,22 +82,29 @@ class Outputs:
 
     async def publish(self, names: list[str]) -> int:
         """Make the public files show what the rows say; returns how many do now. One publisher at a time on this
-        machine."""
+        machine. A name that cannot be made public now is left for the next sweep, and does not hold up the others."""
         done = 0
         gate = await asyncio.to_thread(self._enter)
         try:
             for name in names:
-                found = await self._row(name)
-                if found is None:
-                    continue
-                stored, previous = found
-                if await asyncio.to_thread(publish, self.root, stored):
-                    await self._write((_PUBLISHED, {"name": name, "version": stored.version}))
-                    await asyncio.to_thread(drop_older, self.root, stored, previous)
-                    done += 1
+                try:
+                    done += await self._publish_one(name)
+                except (OSError, PenstockError) as error:
+                    log.warning("output %s is stored but not yet public: %s", name, error)
         finally:
             gate.close()
         return done
+
+    async def _publish_one(self, name: str) -> bool:
+        found = await self._row(name)
+        if found is None:
+            return False
+        stored, previous = found
+        if not await asyncio.to_thread(publish, self.root, stored):
+            return False
+        await self._write((_PUBLISHED, {"name": name, "version": stored.version}))
+        await asyncio.to_thread(drop_older, self.root, stored, previous)
+        return True
 
     async def mend(self, *, most: int = 500) -> int:
         """Publish what a crash left unpublished. Part of every sweep."""
@@ -105,7 +115,7 @@ class Outputs:
         """Whether the public file is there and is what the row says."""
         stored = await self.current(name, tenant=tenant)
         public = self.path(name, tenant=tenant)
-        if stored is None or not public.exists():
+        if stored is None or not public.is_file():
             return False
         return await asyncio.to_thread(fingerprint, public) == (stored.sha256, stored.size)
 

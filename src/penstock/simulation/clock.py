@@ -15,6 +15,9 @@ class SimClock:
     def now(self) -> float:
         return self._loop.time() + self.error
 
+    def monotonic(self) -> float:
+        return self._loop.time()
+
     def jump(self, seconds: float) -> None:
         self.error += seconds
 

@@ -90,6 +90,9 @@ class ManualClock:
     def now(self) -> float:
         return self._now
 
+    def monotonic(self) -> float:
+        return self.now()
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(0)
 

@@ -536,7 +536,12 @@ class MemoryStore:
     def _outlived(self, row: JobRow, cutoff: float) -> bool:
         if row.finished is None or row.finished > cutoff or not row.lane:
             return False
-        return all(self.batch_rows[b].finished is not None for b, jobs in self.member_rows.items() if row.id in jobs)
+        return all(self._is_over(self.batch_rows[b]) for b, jobs in self.member_rows.items() if row.id in jobs)
+
+    def _is_over(self, batch: BatchRow) -> bool:
+        """Whether nobody will ask for the members' results any more."""
+        follow_up = self.rows.get(batch.follow_up or "")
+        return batch.finished is not None and (follow_up is None or follow_up.finished is not None)
 
     def _drop(self, row: JobRow) -> None:
         """What somebody may submit again keeps its key; the rest goes."""

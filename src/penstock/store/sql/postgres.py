@@ -139,7 +139,7 @@ class PostgresStore(Reading):
         pause = _FIRST_PAUSE
         while True:
             try:
-                connection = await connect(self._dsn)
+                connection = await connect(self._dsn, known=True)
                 try:
                     await connection.add_listener(_CHANNEL, self._heard)
                     pause = _FIRST_PAUSE
@@ -148,7 +148,7 @@ class PostgresStore(Reading):
                     await _until_lost(connection)
                 finally:
                     await quietly_close(connection)
-            except (StoreError, asyncpg.PostgresError, *LOST) as error:
+            except (PenstockError, asyncpg.PostgresError, *LOST) as error:
                 log.info("%s: not listening (%s); trying again", self.url, error)
             await self.clock.sleep(pause * (0.5 + random.random()))
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -308,7 +308,7 @@ class _Writer:
 
     async def _connected(self) -> Connection:
         if self._connection is None or self._connection.is_closed():
-            self._connection = await connect(self._dsn)
+            self._connection = await connect(self._dsn, known=bool(self.pid))
             self.pid = self._connection.get_server_pid()
         return self._connection
 
@@ -345,7 +345,7 @@ class _Readers:
         raise AssertionError("unreachable")
 
     async def _fetch(self, sql: str, args: tuple[Any, ...]) -> list[Any]:
-        connection = self._idle.pop() if self._idle else await connect(self._dsn)
+        connection = self._idle.pop() if self._idle else await connect(self._dsn, known=True)
         try:
             found = await connection.fetch(sql, *args)
         except BaseException:

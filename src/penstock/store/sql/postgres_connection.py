@@ -41,7 +41,8 @@ CANNOT_WAIT = (
 """Another transaction was in the way: the same work may well succeed the next time."""
 
 
-async def connect(dsn: str) -> Connection:
+async def connect(dsn: str, *, known: bool = False) -> Connection:
+    """`known`: it has let us in before, so a refusal now (a password being changed, a fail-over) may pass."""
     url = without_password(dsn)
     try:
         return await asyncpg.connect(
@@ -50,6 +51,8 @@ async def connect(dsn: str) -> Connection:
             server_settings={"application_name": "penstock", "jit": "off"},
         )  # fmt: skip
     except (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError) as error:
+        if known:
+            raise StoreUnavailable(f"{url} lets nobody in at the moment ({error})") from None
         raise InvalidConfiguration(f"{url} lets nobody in ({error}): check the user, password and database") from None
     except (OSError, asyncpg.PostgresError) as error:
         raise our_error(error, url) from None

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from penstock.engine import lifecycle
 from penstock.engine.errors import Conflict, LostClaim, NotFound, PenstockError
-from penstock.engine.lane import Limits, lane_of, tenants_limited
+from penstock.engine.lane import Limits, tenants_limited
 from penstock.engine.model import CHANGING_COLUMNS, FINAL, JOB_COLUMNS, Event, JobRow, NewJob
 from penstock.engine.outcome import Move
 from penstock.store import encoding
@@ -526,10 +526,7 @@ class Script(Claims):
         self.limits = dict(op.limits)
         if tenants_limited(op.limits) != self.by_tenant:
             self.by_tenant = not self.by_tenant
-            live = [JobRow(*values) for values in (yield Ask("live_jobs"))]
-            for row in live:
-                row.lane = lane_of(row, by_tenant=self.by_tenant)
-            yield Tell("put_lanes", [(row.lane, row.id) for row in live])
+            yield Tell("relane", [(self.by_tenant,)])
         self.hints.add(ANY_QUEUE)
 
     def _set_schedule(self, op: SetSchedule) -> Steps[None]:

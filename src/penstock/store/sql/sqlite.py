@@ -135,29 +135,18 @@ class SqliteStore(Reading):
 
     async def apply(self, ops: Sequence[Op], *, replay: bool = False) -> Applied:
         connection = self._opened(self._write)
-        applied: Applied
+        script = Script(ops, replay=replay, exact=True).run()
         async with self._turn:
             with _translated(self.url):
-                await self._begin(connection)
+                if any(_takes_long(op) for op in ops) or not _began_at_once(connection):
+                    return await self._off_loop(self._disk, transact, connection, script, self.clock)
                 try:
-                    script = Script(ops, replay=replay, exact=True).run()
-                    if any(_takes_long(op) for op in ops):
-                        applied = await self._off_loop(self._disk, run_script, connection, script, self.clock)
-                    else:
-                        applied = run_script(connection, script, self.clock)
+                    applied = run_script(connection, script, self.clock)
                     await self._off_loop(self._disk, connection.execute, "COMMIT")
                 except BaseException:
                     rollback(connection)
                     raise
         return applied
-
-    async def _begin(self, connection: sqlite3.Connection) -> None:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            if not _is_busy(error):
-                raise
-            await self._off_loop(self._disk, begin, connection, LOCK_PATIENCE)
 
     async def _off_loop(self, pool: ThreadPoolExecutor, call: Callable[..., T], *args: Any) -> T:
         if self._inline:
@@ -219,15 +208,7 @@ class SqliteKeeper:
         with _translated(str(self._path)):
             if self._connection is None:
                 self._connection = connect(self._path)
-            begin(self._connection, patience=LOCK_PATIENCE)
-            try:
-                answer = run_script(
-                    self._connection, Script([op], replay=False, exact=True).run(), self._clock
-                ).answers[0]
-                self._connection.execute("COMMIT")
-            except BaseException:
-                rollback(self._connection)
-                raise
+            answer = transact(self._connection, Script([op], replay=False, exact=True).run(), self._clock).answers[0]
         if isinstance(answer, PenstockError):
             raise answer
         return answer
@@ -267,6 +248,30 @@ def begin(connection: sqlite3.Connection, patience: float) -> None:
                 raise
         time.sleep(pause)
         pause = min(pause * 1.5, 0.01)
+
+
+def transact(connection: sqlite3.Connection, script: Steps[Applied], clock: Clock) -> Applied:
+    """A whole transaction, waiting for its turn; blocking. Nothing of it needs the event loop, which may itself be
+    blocked while other processes wait for this lock."""
+    begin(connection, LOCK_PATIENCE)
+    try:
+        applied = run_script(connection, script, clock)
+        connection.execute("COMMIT")
+    except BaseException:
+        rollback(connection)
+        raise
+    return applied
+
+
+def _began_at_once(connection: sqlite3.Connection) -> bool:
+    """Whether the write lock was free; it is not waited for here."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        if _is_busy(error):
+            return False
+        raise
+    return True
 
 
 def rollback(connection: sqlite3.Connection) -> None:

@@ -199,7 +199,7 @@ def statements(dialect: Dialect) -> dict[str, str]:
         "put_jobs": w.update("jobs", CHANGING_COLUMNS, ("id",)),
         "move_jobs": w.update("jobs", MOVED_COLUMNS, ("id",)),
         "claim_jobs": w.update("jobs", CLAIMED_COLUMNS, ("id",)),
-        "put_lanes": w.update("jobs", ("lane",), ("id",)),
+        "relane": _relane(w),
         "name_batch": w.update("jobs", ("batch",), ("id",)),
         "note_progress": w.update("jobs", ("progress",), ("id",)),
         "insert_events": w.insert("history", EVENT_COLUMNS),
@@ -257,7 +257,8 @@ def statements(dialect: Dialect) -> dict[str, str]:
             "SELECT id, key <> id OR run > 1 OR EXISTS (SELECT 1 FROM jobs o WHERE o.tenant = j.tenant AND o.workflow = j.workflow"
             " AND o.key = j.key AND o.run > 1) FROM jobs j"
             f" WHERE status IN {w.among(1)} AND lane <> '' AND finished IS NOT NULL AND finished <= {w.arg(2, 'float8')}"
-            " AND NOT EXISTS (SELECT 1 FROM members m JOIN batches b ON b.id = m.batch WHERE m.job = j.id AND b.finished IS NULL)"
+            " AND NOT EXISTS (SELECT 1 FROM members m JOIN batches b ON b.id = m.batch LEFT JOIN jobs f ON f.id = b.follow_up"
+            " WHERE m.job = j.id AND (b.finished IS NULL OR (f.id IS NOT NULL AND f.finished IS NULL)))"
             f" ORDER BY finished, id LIMIT {w.arg(3, 'bigint')} {w.pick('', 'FOR UPDATE OF j SKIP LOCKED')}"
         ),
         "drop_history": w.delete("history", ("job",)),
@@ -282,6 +283,17 @@ def _last_runs(w: _Writer) -> str:
         f"SELECT {job} FROM {source} JOIN jobs j ON j.tenant = k.tenant AND j.workflow = k.workflow AND j.key = k.key"
         f" AND j.run = {newest}"
     )
+
+
+def _relane(w: _Writer) -> str:
+    """`engine.lane.lane_of`, for every live job at once. Its one value says whether tenants are limited."""
+    tenant = w.pick("CASE ?1 WHEN 1 THEN tenant ELSE '' END", "CASE WHEN v.by_tenant THEN tenant ELSE '' END")
+    lane = (
+        "queue || '/' || workflow || '/' || base || ',' || period || ',' || cap || '/' || "
+        f"{tenant} || '/' || resource || '/' || CASE WHEN started IS NULL THEN coalesce(batch_slot, '') ELSE '' END"
+    )
+    source = w.pick("", " FROM unnest($1::bool[]) AS v(by_tenant)")
+    return f"UPDATE jobs SET lane = {lane}{source} WHERE finished IS NULL"
 
 
 def _lane_heads(w: _Writer) -> str:
