@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from penstock import Again, Conflict, Context, Penstock, Permanent, Priority, Workflow
+from penstock import (
+    Again,
+    Conflict,
+    Context,
+    FollowUp,
+    NotFound,
+    Penstock,
+    Permanent,
+    Priority,
+    Retention,
+    Workflow,
+)
 from tests.integration.test_steps import running, until
 
 
@@ -266,5 +277,104 @@ def test_a_schedule_that_was_missed_fires_once(tmp_path: Path) -> None:
             assert len(await app.jobs()) == 1
             (schedule,) = await app.schedules()
             assert schedule.next_due > clock.now()
+
+    asyncio.run(main())
+
+
+def test_retrying_a_batch_runs_what_failed_and_its_follow_up_once_more(tmp_path: Path) -> None:
+    part = Workflow("part", payload=int)
+    mended = False
+
+    @part.step
+    async def work(n: int, ctx: Context) -> int:
+        if n == 2 and not mended:
+            raise Permanent("not yet")
+        return n
+
+    total = Workflow("total", payload=str)
+
+    @total.step
+    async def add(name: str, ctx: Context) -> list[int]:
+        return sorted([job.result async for job in ctx.members() if job.status == "completed"])
+
+    async def ended(app: Penstock, batch_id: str) -> Any:
+        async with asyncio.timeout(30):
+            while (batch := await app.batch(batch_id)).follow_up is None:
+                await asyncio.sleep(0.01)
+        return batch, await app.wait(batch.follow_up, timeout=30)
+
+    async def main() -> None:
+        nonlocal mended
+        async with running(tmp_path, part, total) as app:
+            batch = await app.open_batch(key="b", then=FollowUp(workflow=total, payload="sum"))
+            await app.submit_many(part, range(4), batch=batch.id)
+            with pytest.raises(Conflict, match="has not ended"):
+                await app.retry_batch(batch.id)
+            await app.seal_batch(batch.id)
+            first, summed = await ended(app, batch.id)
+            assert (first.completed, first.failed, summed.result) == (3, 1, [0, 1, 3])
+            mended = True
+            again = await app.retry_batch(batch.id)
+            second, summed = await ended(app, again.id)
+            assert (second.generation, second.members, second.completed) == (2, 4, 4)
+            assert summed.result == [0, 1, 2, 3]
+            with pytest.raises(Conflict, match="has been retried already"):
+                await app.retry_batch(batch.id)
+
+    asyncio.run(main())
+
+
+def test_a_fair_share_of_claims_goes_to_the_oldest(tmp_path: Path) -> None:
+    flow = Workflow("flow", payload=str)
+    order: list[str] = []
+
+    @flow.step
+    async def work(name: str, ctx: Context) -> None:
+        order.append(name)
+
+    async def main() -> None:
+        store = f"sqlite:///{tmp_path}/jobs.db"
+        async with Penstock(workflows=[flow], store=store, outputs=tmp_path, fair_share=0.25) as app:
+            for n in range(3):
+                await app.submit(flow, f"humble {n}", priority=Priority(base=1, ageing=None))
+            for _ in range(12):
+                await app.submit(flow, "urgent", priority=Priority(base=99, ageing=None))
+            for _ in range(12):
+                await app.engine.advance_next()
+        assert order[:4] == ["urgent"] * 4, "nobody has a share of what was not given out yet"
+        assert [name for name in order if name != "urgent"] == ["humble 0", "humble 1"], "a quarter of the claims"
+
+    asyncio.run(main())
+
+
+def test_members_are_kept_until_their_follow_up_has_read_them(tmp_path: Path) -> None:
+    part, total = Workflow("part", payload=int), Workflow("total", payload=str)
+
+    @part.step
+    async def work(n: int, ctx: Context) -> int:
+        return n
+
+    @total.step
+    async def add(name: str, ctx: Context) -> int:
+        return sum([job.result async for job in ctx.members()])
+
+    async def main() -> None:
+        store = f"sqlite:///{tmp_path}/jobs.db"
+        app = Penstock(
+            workflows=[part, total], store=store, outputs=tmp_path, retention=Retention(completed=0.0, failed=0.0)
+        )
+        async with app:
+            batch = await app.open_batch(then=FollowUp(workflow=total, payload="sum"))
+            await app.submit_many(part, range(4), batch=batch.id)
+            await app.seal_batch(batch.id)
+            for _ in range(4):
+                await app.engine.advance_next()
+            assert (await app.engine.sweep()).dropped == 0, "the follow-up has not run yet"
+            await app.engine.advance_next()
+            follow_up = (await app.batch(batch.id)).follow_up
+            assert follow_up is not None and (await app.job(follow_up)).result == 6
+            assert (await app.engine.sweep()).dropped == 5
+            with pytest.raises(NotFound):
+                await app.batch(batch.id)
 
     asyncio.run(main())

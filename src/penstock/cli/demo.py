@@ -53,6 +53,8 @@ def _told(run: ExampleRun) -> dict[str, object]:
 
 
 def _summary(out: Output, runs: list[ExampleRun]) -> None:
+    from penstock.cli.output import counted
+
     for run in runs:
         sign = click.style("✓", fg="green") if run.fine else click.style("✗", fg="red")
         counts = ", ".join(f"{count} {status}" for status, count in run.statuses.items())
@@ -62,4 +64,4 @@ def _summary(out: Output, runs: list[ExampleRun]) -> None:
     wrong = sum(not run.fine for run in runs)
     jobs = sum(sum(run.statuses.values()) for run in runs)
     ended = "all as expected" if not wrong else f"{wrong} not as expected"
-    out.tell(f"{len(runs)} examples, {jobs} jobs, {ended}.")
+    out.tell(f"{counted(len(runs), 'example')}, {counted(jobs, 'job')}, {ended}.")

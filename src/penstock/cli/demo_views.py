@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.demo_run import DemoView, Example, ExampleRun
-from penstock.cli.job_views import counters_text, elapsed, given_key
-from penstock.cli.output import SIGNS, STATUS_STYLES, Output
+from penstock.cli.job_views import counters_text, elapsed, given_key, progress_text, shortened
+from penstock.cli.output import SIGNS, STATUS_STYLES, Output, counted
 from penstock.cli.times import length
 from penstock.cli.waiting_views import progress_bar
 from penstock.engine.model import FINAL, Event, Job
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS_EACH = 3
 FEWEST_EVENTS = 4
+ROOM_FOR_COUNTERS, ROOM_FOR_BARS = 120, 100
+"""Columns a terminal must have for them."""
 
 KINDS = {
     "submit": "submitted",
@@ -48,6 +50,10 @@ def sentence(job: Job, event: Event) -> str:
 def _name(job: Job) -> str:
     key = given_key(job)
     return f"{job.workflow}/{key}" if key else job.workflow
+
+
+def _title_width(room: int) -> int:
+    return 23 if room >= ROOM_FOR_BARS else 14
 
 
 class LineDemo:
@@ -103,7 +109,9 @@ class LiveDemo:
 
     def over(self, *, stays: bool) -> None:
         wrong = sum(not run.fine for run in self._runs)
-        ended = "All examples ended as expected." if not wrong else f"{wrong} examples did not end as expected."
+        ended = (
+            "All examples ended as expected." if not wrong else f"{counted(wrong, 'example')} did not end as expected."
+        )
         self._foot = f"{ended} Ctrl-C ends the demo." if stays else ended
 
     def stop(self) -> None:
@@ -113,33 +121,45 @@ class LiveDemo:
         from rich.panel import Panel
         from rich.text import Text
 
-        table = self._table()
+        table = self._table(options.max_width)
         yield Text(" Penstock: six examples, each on a store of its own", style="bold")
         yield table
         used = table.row_count + 9
         room = max(FEWEST_EVENTS, min(console.height - used, 14))
-        yield Panel(self._happenings(room), title="What happens", title_align="left", border_style="bright_black")
+        titles = _title_width(options.max_width)
+        yield Panel(
+            self._happenings(room, titles), title="What happens", title_align="left", border_style="bright_black"
+        )
         yield Text(f" {self._foot}", style="bright_black")
 
-    def _happenings(self, room: int) -> Text:
+    def _happenings(self, room: int, titles: int) -> Text:
         from rich.text import Text
 
         text = Text(no_wrap=True, overflow="ellipsis")
-        shown = list(self._events)[-room:]
+        # They are read from six stores, one after the other.
+        shown = sorted(self._events, key=lambda event: event[0])[-room:]
         for at, title, what, style in shown:
             text.append(f"{max(at, 0.0):5.1f} s  ", style="bright_black")
-            text.append(f"{title:<24}", style="cyan")
+            text.append(f"{shortened(title, titles):<{titles + 1}}", style="cyan")
             text.append(f"{what}\n", style=style)
         text.append("\n" * (room - len(shown)))
         text.right_crop(1)
         return text
 
-    def _table(self) -> Table:
+    def _table(self, room: int) -> Table:
+        """What fits: the counters go first, then the bars and the ends of long names."""
         from rich import box
         from rich.table import Table
 
         table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, expand=True, padding=(0, 1, 0, 0))
-        widths = {"Example": 23, "": 1, "Job": 21, "Status": 9, "Step": 11, "Progress": 27, "Counters": 9, "Elapsed": 7}
+        titles = _title_width(room)
+        widths = {"Example": titles, "": 1, "Job": 21, "Status": 9, "Step": 11, "Progress": 27, "Counters": 9}
+        widths["Elapsed"] = 7
+        counters = list(widths).index("Counters") if room < ROOM_FOR_COUNTERS else None
+        if counters is not None:
+            del widths["Counters"]
+        if room < ROOM_FOR_BARS:
+            widths["Progress"] = 15
         for heading, width in widths.items():
             fixed = heading in ("Example", "", "Status", "Elapsed")
             table.add_column(
@@ -151,11 +171,12 @@ class LiveDemo:
                 justify="right" if heading == "Elapsed" else "left",
             )
         for run in self._runs:
-            for place, row in enumerate(self._rows(run)):
-                table.add_row(run.example.title if place == 0 else "", *row)
+            for place, row in enumerate(self._rows(run, bars=room >= ROOM_FOR_BARS)):
+                cells = [shortened(run.example.title, titles) if place == 0 else "", *row]
+                table.add_row(*(cell for number, cell in enumerate(cells) if number != counters))
         return table
 
-    def _rows(self, run: ExampleRun) -> list[list[RenderableType]]:
+    def _rows(self, run: ExampleRun, *, bars: bool) -> list[list[RenderableType]]:
         from rich.text import Text
 
         if not run.jobs:
@@ -163,19 +184,23 @@ class LiveDemo:
         rows: list[list[RenderableType]] = []
         for workflow in dict.fromkeys(job.workflow for job in reversed(run.jobs)):
             jobs = [job for job in reversed(run.jobs) if job.workflow == workflow]
-            rows += [self._row(job) for job in jobs] if len(jobs) <= MOST_ROWS_EACH else [self._many(workflow, jobs)]
+            if len(jobs) <= MOST_ROWS_EACH:
+                rows += [self._row(job, bars=bars) for job in jobs]
+            else:
+                rows.append(self._many(workflow, jobs, bars=bars))
         return rows
 
-    def _row(self, job: Job) -> list[RenderableType]:
+    def _row(self, job: Job, *, bars: bool) -> list[RenderableType]:
         from rich.text import Text
 
         step = f"{job.step} (try {job.attempt})" if job.attempt > 1 else job.step
         status = Text(job.status, style=STATUS_STYLES[job.status])
-        name = Text(_name(job) + (f" #{job.run}" if job.run > 1 else ""))
-        cells = (Text(step), progress_bar(job, 12), Text(counters_text(job)), elapsed(job, time.time()))
+        name = Text(_name(job) + (f" (run {job.run})" if job.run > 1 else ""))
+        progress = progress_bar(job, 12) if bars else Text(progress_text(job))
+        cells = (Text(step), progress, Text(counters_text(job)), elapsed(job, time.time()))
         return [self._sign(job.status), name, status, *cells]
 
-    def _many(self, workflow: str, jobs: list[Job]) -> list[RenderableType]:
+    def _many(self, workflow: str, jobs: list[Job], *, bars: bool) -> list[RenderableType]:
         """A row for all jobs of a workflow, where there are too many for a row each."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
@@ -184,7 +209,8 @@ class LiveDemo:
         statuses = Counter(job.status for job in jobs)
         ended = sum(job.final for job in jobs)
         bar = Table.grid(padding=(0, 1))
-        bar.add_row(ProgressBar(total=len(jobs), completed=ended, width=12), f"{ended}/{len(jobs)}")
+        figures = f"{ended}/{len(jobs)}"
+        bar.add_row(*([ProgressBar(total=len(jobs), completed=ended, width=12), figures] if bars else [figures]))
         most = "running" if statuses["running"] else statuses.most_common(1)[0][0]
         status = Text(most if ended < len(jobs) else "ended", style=STATUS_STYLES[most])
         began = min((job.started for job in jobs if job.started), default=time.time())

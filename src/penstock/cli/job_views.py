@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from penstock.cli.output import STATUS_STYLES, Output, plain_table
 from penstock.cli.times import ago, length, local, local_and_ago
 from penstock.engine.model import DEFAULT_QUEUE, DEFAULT_TENANT, Event, Job
 
-if TYPE_CHECKING:
-    from rich.table import Table
+LONGEST_KEY = 24
 
 _ID = re.compile(r"[0-9a-hjkmnp-tv-z]{20}")
 
@@ -47,43 +45,50 @@ def status_text(job: Job) -> str:
     return f"{job.status} ({job.halting} asked)" if job.halting else job.status
 
 
+def why(job: Job) -> str:
+    """Why a job failed or rests, in one line."""
+    words = job.error or job.reason if job.status in ("failed", "paused") else None
+    return " ".join((words or "").split())
+
+
+def shortened(text: str, most: int) -> str:
+    """Cut in the middle: how a key begins and how it ends tells it from the others."""
+    if len(text) <= most:
+        return text
+    tail = (most - 1) // 2
+    return f"{text[: most - 1 - tail]}…{text[-tail:]}"
+
+
 def show_list(out: Output, jobs: Sequence[Job], now: float) -> None:
-    headings = ["ID", "WORKFLOW", "KEY", "STATUS", "STEP", "TRY", "PROGRESS", "AGE"]
-    tenants = any(job.tenant != DEFAULT_TENANT for job in jobs)
-    if tenants:
-        headings.insert(1, "TENANT")
-    rows = []
-    for job in jobs:
-        key = given_key(job)
-        run = f" #{job.run}" if job.run > 1 else ""
-        row = [job.id, job.workflow, f"{key}{run}".strip(), status_text(job), job.step, str(job.attempt or "")]
-        row += [progress_text(job), ago(job.created, now)]
-        rows.append([*row[:1], job.tenant, *row[1:]] if tenants else row)
-    if out.fancy:
-        out.console().print(_table(headings, rows, [job.status for job in jobs]))
-    else:
-        out.result(plain_table(headings, rows))
+    """A pipe gets everything; a terminal gets what fits, and the reason of what failed or rests on a line below it."""
+    columns: dict[str, list[str]] = {
+        "ID": [job.id for job in jobs],
+        "TENANT": [job.tenant for job in jobs],
+        "WORKFLOW": [job.workflow for job in jobs],
+        "KEY": [given_key(job) for job in jobs],
+        "RUN": [str(job.run) for job in jobs],
+        "STATUS": [status_text(job) for job in jobs],
+        "STEP": [job.step for job in jobs],
+        "TRY": [str(job.attempt or "") for job in jobs],
+        "PROGRESS": [progress_text(job) for job in jobs],
+        "AGE": [ago(job.created, now) for job in jobs],
+        "WHY": [why(job) for job in jobs],
+    }
+    if all(job.tenant == DEFAULT_TENANT for job in jobs):
+        del columns["TENANT"]
+    if all(job.run == 1 for job in jobs):
+        del columns["RUN"]
+    if not out.fancy:
+        if not any(columns["WHY"]):
+            del columns["WHY"]
+        out.result(plain_table(list(columns), list(zip(*columns.values(), strict=True))))
+        return
+    from penstock.cli.job_table import JobTable
 
-
-def _table(headings: list[str], rows: list[list[str]], statuses: list[str]) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for heading in headings:
-        table.add_column(
-            heading.capitalize() if heading != "ID" else heading,
-            no_wrap=heading in ("ID", "STATUS", "AGE"),
-            overflow="ellipsis",
-            justify="right" if heading in ("TRY", "AGE") else "left",
-        )
-    for row, status in zip(rows, statuses, strict=True):
-        cells: list[Any] = [Text(cell) for cell in row]
-        place = headings.index("STATUS")
-        cells[place] = Text(row[place], style=STATUS_STYLES[status])
-        table.add_row(*cells)
-    return table
+    columns["KEY"] = [shortened(key, LONGEST_KEY) for key in columns["KEY"]]
+    reasons = columns.pop("WHY")
+    shown = {name: cells for name, cells in columns.items() if name not in ("KEY", "TRY", "PROGRESS") or any(cells)}
+    out.console().print(JobTable(shown, [job.status for job in jobs], reasons))
 
 
 def show_job(out: Output, job: Job, history: Sequence[Event], now: float) -> None:

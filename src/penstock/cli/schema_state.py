@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from penstock.cli.sessions import sqlite_path
-from penstock.engine.errors import SchemaMismatch, StoreError
+from penstock.engine.errors import SchemaMismatch, StoreError, StoreReadOnly
 from penstock.store import migrations
 
 
@@ -47,6 +48,11 @@ def _sqlite(path: Path, url: str) -> SchemaState:
     except sqlite3.Error as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
             raise SchemaMismatch(f"{url} is not a SQLite database: point Penstock at another file") from error
+        if not os.access(path.parent, os.W_OK):
+            raise StoreReadOnly(
+                f"{url} cannot be opened: its folder cannot be written, and SQLite needs files of its own beside the "
+                "store even for reading; make the folder writable, or copy the store elsewhere and name it with --store"
+            ) from error
         raise StoreError(f"{url} cannot be read ({error}): check the file and the permissions of its folder") from error
 
 

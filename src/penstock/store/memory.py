@@ -531,7 +531,15 @@ class MemoryStore:
             for row in sorted(old, key=lambda r: (r.finished or 0.0, r.id))[: op.most - dropped]:
                 self._drop(row)
                 dropped += 1
+        if op.keep_completed is not None:
+            self._drop_batches(self._now() - op.keep_completed)
         return Tidied(done.given_up, done.woken, dropped)
+
+    def _drop_batches(self, cutoff: float) -> None:
+        for batch in list(self.batch_rows.values()):
+            old = batch.finished is not None and batch.finished <= cutoff
+            if old and batch.key == batch.id and not self.member_rows[batch.id] and self._is_over(batch):
+                del self.batch_rows[batch.id], self.member_rows[batch.id]
 
     def _outlived(self, row: JobRow, cutoff: float) -> bool:
         if row.finished is None or row.finished > cutoff or not row.lane:
@@ -547,6 +555,8 @@ class MemoryStore:
         """What somebody may submit again keeps its key; the rest goes."""
         runs = self.runs[row.tenant, row.workflow, row.key]
         self.events[row.id] = []
+        for members in self.member_rows.values():
+            members.pop(row.id, None)
         if row.key != row.id or len(runs) > 1:
             row.payload, row.lane, row.result, row.counters, row.progress, row.error = "", "", None, None, None, None
         else:

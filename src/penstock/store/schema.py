@@ -116,6 +116,12 @@ batches = Table(
     Column("canceled", Integer, nullable=False),
     Column("follow_up", _Text),
     Index("batches_by_key", "tenant", "key", "generation", unique=True),
+    Index(
+        "batches_finished",
+        "finished",
+        sqlite_where=text("key = id AND finished IS NOT NULL"),
+        postgresql_where=text("key = id AND finished IS NOT NULL"),
+    ),
 )  # fmt: skip
 
 members = Table(

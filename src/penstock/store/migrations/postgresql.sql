@@ -20,6 +20,7 @@ CREATE TABLE batches (
     PRIMARY KEY (id)
 );
 CREATE UNIQUE INDEX batches_by_key ON batches (tenant, key, generation);
+CREATE INDEX batches_finished ON batches (finished) WHERE key = id AND finished IS NOT NULL;
 CREATE TABLE history (
     id BIGSERIAL NOT NULL,
     job TEXT COLLATE "C" NOT NULL,

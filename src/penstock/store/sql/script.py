@@ -596,12 +596,15 @@ class Script(Claims):
                 continue
             dropped += len(old)
             yield Tell("drop_history", [(job,) for job, _ in old])
+            yield Tell("drop_members", [(job,) for job, _ in old])
             stripped = [(job,) for job, tombstone in old if tombstone]
             gone = [(job,) for job, tombstone in old if not tombstone]
             if stripped:
                 yield Tell("strip_jobs", stripped)
             if gone:
                 yield Tell("drop_jobs", gone)
+        if op.keep_completed is not None:
+            yield Tell("drop_batches", [(self.now - op.keep_completed,)])
         return Tidied(given_up, woken, dropped)
 
 

@@ -263,6 +263,12 @@ def statements(dialect: Dialect) -> dict[str, str]:
         ),
         "drop_history": w.delete("history", ("job",)),
         "drop_jobs": w.delete("jobs", ("id",)),
+        "drop_members": w.delete("members", ("job",)),
+        "drop_batches": (
+            f"DELETE FROM batches WHERE key = id AND finished IS NOT NULL AND finished <= {w.pick('?1', '($1::float8[])[1]')}"
+            " AND NOT EXISTS (SELECT 1 FROM members WHERE batch = batches.id)"
+            " AND NOT EXISTS (SELECT 1 FROM jobs f WHERE f.id = batches.follow_up AND f.finished IS NULL)"
+        ),
         "strip_jobs": w.pick(
             "UPDATE jobs SET payload = '', lane = '', result = NULL, counters = NULL, progress = NULL, error = NULL WHERE id = ?1",
             "UPDATE jobs SET payload = '', lane = '', result = NULL, counters = NULL, progress = NULL, error = NULL"

@@ -31,6 +31,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("batches_by_key", "batches", ["tenant", "key", "generation"], unique=True)
+    op.create_index(
+        "batches_finished",
+        "batches",
+        ["finished"],
+        unique=False,
+        sqlite_where=sa.text("key = id AND finished IS NOT NULL"),
+        postgresql_where=sa.text("key = id AND finished IS NOT NULL"),
+    )
     op.create_table(
         "history",
         sa.Column("id", BIG, autoincrement=True, nullable=False),
