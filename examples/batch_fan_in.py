@@ -5,6 +5,7 @@ follow-up job sees who failed. `limit` keeps at most four pages at work at once.
 """
 
 import asyncio
+import logging
 
 from penstock import Context, FollowUp, Penstock, Permanent, Workflow
 
@@ -49,4 +50,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    logging.getLogger("penstock").setLevel(logging.ERROR)  # a failed job is a warning; here it is expected
     asyncio.run(main())

@@ -5,6 +5,7 @@ fails at once. When the cause is gone, `retry` goes on from the step that failed
 """
 
 import asyncio
+import logging
 
 from penstock import Context, Penstock, Permanent, RateLimited, Retry, Transient, Workflow
 
@@ -47,4 +48,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    logging.getLogger("penstock").setLevel(logging.ERROR)  # a failed job is a warning; here it is expected
     asyncio.run(main())

@@ -134,6 +134,32 @@ def test_a_question_makes_no_store(cli: Cli) -> None:
     assert not cli.file(".penstock").exists()
 
 
+def test_a_question_makes_no_tables(postgres_url: str, tmp_path: Path) -> None:
+    cli = Cli(tmp_path, postgres_url)
+    for _ in range(2):
+        for question in (["jobs", "list"], ["jobs", "list", "--app", "flow:app"], ["jobs", "cancel", "x"]):
+            assert "there is no store postgresql://" in cli(*question, code=2).sentence
+    assert cli("migrate", "--check", "--json").json["from"] is None
+
+
+def test_an_empty_file_is_no_store_yet(cli: Cli) -> None:
+    cli.file("empty.db").touch()
+    assert "there is no store" in cli("jobs", "list", "--store", "sqlite:///empty.db", code=2).sentence
+    assert cli.file("empty.db").stat().st_size == 0
+
+
+def test_the_list_tells_why_and_which_run(cli: Cli) -> None:
+    failed = cli("jobs", "submit", "bad", "--payload", "1", "--wait", "--json", code=1).json["job"]["id"]
+    cli("jobs", "retry", failed)
+    paused = cli.submit("hello", "a")
+    cli("jobs", "pause", paused, "--reason", "lunch\nbreak")
+    heading, *rows = (line.split() for line in cli("jobs", "list").out.splitlines())
+    assert heading == ["ID", "WORKFLOW", "KEY", "RUN", "STATUS", "STEP", "TRY", "PROGRESS", "AGE", "WHY"]
+    assert rows[0][-2:] == ["lunch", "break"]
+    assert rows[1][1:4] == ["bad", "2", "queued"]
+    assert rows[2][-5:] == ["ValueError:", "it", "cannot", "be", "done"]
+
+
 def test_limits_of_the_configuration_reach_the_store(cli: Cli) -> None:
     cli.file("penstock.yaml").write_text("limits:\n  workflow:hello: 3\n")
     cli.submit("hello", "a")

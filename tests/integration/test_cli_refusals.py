@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.output import without_password
 from tests.support.cli import Cli
 
 ROOT = os.getuid() == 0
@@ -67,6 +68,37 @@ def with_a_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cli, 
 def test_bad_input(with_a_job: tuple[Cli, str], command: str, told: str) -> None:
     cli, job_id = with_a_job
     assert told.format(job=job_id) in cli(*command.format(job=job_id).split(), code=2).sentence
+
+
+def test_a_missing_payload_is_described(cli: Cli) -> None:
+    cli.file("flow.py").write_text("""
+from pydantic import BaseModel
+from penstock import Context, Penstock, Workflow
+
+class Part(BaseModel):
+    kind: str
+    size: int | None = None
+
+class Order(BaseModel):
+    name: str
+    parts: list[Part]
+    fast: bool = False
+
+orders, free = Workflow("orders"), Workflow("free")
+
+@orders.step
+async def take(order: Order, ctx: Context) -> None: ...
+
+@free.step
+async def go(payload: None, ctx: Context) -> None: ...
+
+app = Penstock(workflows=[orders, free])
+""")
+    parts = '[{"kind": "text", "size": integer or null (optional)}, …]'
+    shape = f'{{"name": "text", "parts": {parts}, "fast": boolean (optional)}}'
+    told = cli("jobs", "submit", "orders", code=2).sentence
+    assert told == f"workflow 'orders' needs a payload: --payload '{shape}'"
+    cli("jobs", "submit", "free", "--wait")
 
 
 def test_without_an_app_nothing_can_be_submitted(cli: Cli) -> None:
@@ -175,6 +207,31 @@ def test_a_full_disk_loses_nothing(cli: Cli, small_disk: Path) -> None:
     database = sqlite3.connect(small_disk / "penstock.db")
     assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     database.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://me:p@ssw0rd@db/prod", "postgresql://me:***@db/prod"),
+        ("postgresql://me:p%40ss/w0rd@db/prod: no", "postgresql://me:***@db/prod: no"),
+        ("postgresql://me@corp:pass@word@db", "postgresql://me@corp:***@db"),
+        ("see postgresql://me:a@b@db/x and redis://:c@d@e/1", "see postgresql://me:***@db/x and redis://:***@e/1"),
+        ("postgresql://db/prod?password=p@ss)w'ord&x=1", "postgresql://db/prod?password=***&x=1"),
+        ("postgresql://db/prod?x=1&password=secret", "postgresql://db/prod?x=1&password=***"),
+        ("postgresql://me@db:5432/prod, mail ann@example.org", "postgresql://me@db:5432/prod, mail ann@example.org"),
+    ],
+)
+def test_passwords_are_hidden_however_they_are_written(text: str, shown: str) -> None:
+    assert without_password(text) == shown
+
+
+def test_a_read_only_disk(cli: Cli, small_disk: Path) -> None:
+    cli.environ["PENSTOCK_HOME"] = str(small_disk)
+    cli("migrate")
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    for command in (["migrate"], ["jobs", "list"], ["jobs", "submit", "hello", "--payload", '"a"']):
+        assert "cannot be" in cli(*command, code=2).sentence
+    assert "make the folder writable" in cli("migrate", code=2).sentence
 
 
 def test_no_password_is_ever_printed(cli: Cli) -> None:

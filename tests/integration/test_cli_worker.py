@@ -155,6 +155,88 @@ def test_ctrl_c_while_this_process_does_the_work_hands_it_back(cli: Cli) -> None
     assert "Traceback" not in cli.log
 
 
+def test_a_second_ctrl_c_stops_what_runs_in_this_process_at_once(cli: Cli) -> None:
+    cli.environ["PENSTOCK_GRACE"] = "1h"
+    waiting = cli.start("jobs", "submit", "held", "--payload", '"mark"', "--wait")
+    cli.until_file("mark")
+    waiting.send_signal(signal.SIGINT)
+    cli.until(lambda: "have up to 3600 s to finish; a second Ctrl-C stops them at once" in cli.log, "the first answer")
+    assert waiting.poll() is None
+    waiting.send_signal(signal.SIGINT)
+    assert waiting.wait(10) == 130
+    (job,) = cli("jobs", "list", "--json").json["jobs"]
+    assert (job["status"], job["attempt"]) == ("queued", 0)
+    assert f"{job['id']} is queued and goes on when a worker runs" in cli.log
+    assert "Traceback" not in cli.log
+
+
+def test_a_step_that_ends_within_the_grace_of_ctrl_c_is_done(cli: Cli) -> None:
+    waiting = cli.start("jobs", "submit", "held", "--payload", '"mark"', "--wait")
+    cli.until_file("mark")
+    waiting.send_signal(signal.SIGINT)
+    cli.until(lambda: "have up to 30 s to finish" in cli.log, "the first answer")
+    cli.file("go").touch()
+    assert waiting.wait(30) == 130
+    (job,) = cli("jobs", "list", "--json").json["jobs"]
+    assert job["status"] == "completed"
+    assert f"{job['id']} is completed." in cli.log
+
+
+@pytest.mark.parametrize("code", ["time.sleep(600)", "await asyncio.to_thread(time.sleep, 600)"])
+def test_no_step_can_withstand_a_second_ctrl_c(cli: Cli, code: str) -> None:
+    source = cli.file("flow.py").read_text()
+    cli.file("flow.py").write_text(source.replace("    while not Path", f"    {code}\n    while not Path"))
+    waiting = cli.start("jobs", "submit", "held", "--payload", '"mark"', "--wait")
+    cli.until_file("mark")
+    time.sleep(0.3)
+    waiting.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    waiting.send_signal(signal.SIGINT)
+    assert waiting.wait(15) == 130
+
+
+def test_who_waits_does_the_work_when_the_last_worker_dies(cli: Cli) -> None:
+    """Its lease is good for another minute, and nobody has to wait for that."""
+    cli.environ["PENSTOCK_LEASE"] = "60s"
+    worker = cli.start_worker()
+    job_id = cli.submit("held", "mark")
+    cli.until_file("mark")
+    waiting = cli.start("jobs", "wait", job_id)
+    cli.until(lambda: f"job {job_id} held: running" in cli.log, "the wait to begin")
+    dying = children(worker.pid)
+    worker.kill()
+    for process in dying:
+        process.kill()
+    psutil.wait_procs(dying, timeout=10)
+    cli.file("go").touch()
+    assert waiting.wait(30) == 0
+    assert "No worker is alive: running the work in this process." in cli.log
+
+
+def test_a_worker_that_died_is_not_alive(cli: Cli) -> None:
+    cli.environ["PENSTOCK_LEASE"] = "60s"
+    worker = cli.start_worker()
+    job_id = cli.submit("held", "mark")
+    cli.until_file("mark")
+    dying = children(worker.pid)
+    worker.kill()
+    for process in dying:
+        process.kill()
+    psutil.wait_procs(dying, timeout=10)
+    checks = {check["name"]: check["detail"] for check in cli("doctor", "--json").json["checks"]}
+    assert checks["workers"] == "none alive, 1 dead, 1 unfinished job"
+    assert checks["stuck jobs"] == "1 held by 1 dead worker"
+    cli.file("go").touch()
+    assert cli("jobs", "wait", job_id, "--timeout", "30s").out == '"held"\n'
+
+
+def test_a_worker_counts_only_for_the_queues_it_serves(cli: Cli) -> None:
+    cli.start_worker("--queue", "elsewhere")
+    assert "no workflow uses the queue 'elsewhere'" in cli.log
+    said = cli("jobs", "submit", "hello", "--payload", '"a"', "--wait")
+    assert "No worker that serves the queue 'default' is alive: running the work in this process." in said.err
+
+
 def test_a_failed_job_is_exit_code_1(cli: Cli) -> None:
     said = cli("jobs", "submit", "bad", "--payload", "1", "--wait", code=1)
     assert "failed" in said.err
@@ -197,3 +279,29 @@ def test_no_process_is_left_behind(cli: Cli) -> None:
     assert worker.wait(30) == 0
     assert len(ours) == 2
     assert not any(child.is_running() for child in ours)
+
+
+def test_a_disk_that_is_full_at_the_start_does_not_stop_the_fleet(cli: Cli) -> None:
+    source = cli.file("flow.py").read_text()
+    cli.file("flow.py").write_text(f"""{source}
+from penstock.engine.errors import StoreFull
+
+async def open(**told):
+    if not Path("mended").exists():
+        Path("mended").touch()
+        raise StoreFull("the disk is full")
+    return await Penstock.open(app, **told)
+
+app.open = open
+""")
+    worker = cli.start_worker()
+    assert "the disk is full" in cli.log
+    assert "ended with exit code 1; starting another in 0.5 s" in cli.log
+    assert worker.poll() is None
+
+
+def test_an_app_that_ends_the_process_is_wrong(cli: Cli) -> None:
+    cli.file("flow.py").write_text("import sys; sys.exit(0)")
+    worker = cli.start("worker")
+    assert worker.wait(30) == 2
+    assert "app: 'flow' cannot be imported, SystemExit: 0" in cli.log

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from penstock import Penstock
 
-FLOW = '''
+FLOW = """
 import asyncio, time
 from penstock import Context, Penstock, Retry, Workflow
 
@@ -35,7 +35,7 @@ async def wait(n: int, ctx: Context) -> int:
     return n
 
 app = Penstock(workflows=[stuck, innocent], store="sqlite:///jobs.db", outputs="out")
-'''
+"""
 
 
 def test_the_guilty_job_is_blamed_the_innocent_go_on_and_the_process_is_replaced(tmp_path: Path) -> None:

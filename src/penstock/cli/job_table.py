@@ -34,7 +34,7 @@ class JobTable:
                 yield Text(f"  ↳ {reason}", style="bright_black", no_wrap=True, overflow="ellipsis")
 
     def _table(self) -> Table:
-        table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False)
+        table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         for heading in self._columns:
             table.add_column(
                 heading if heading == "ID" else heading.capitalize(),

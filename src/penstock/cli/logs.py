@@ -7,7 +7,9 @@ import logging
 import os
 import sys
 
-from penstock.cli.output import without_password
+import click
+
+from penstock.cli.output import Output, without_password
 from penstock.cli.times import local, utc
 from penstock.config.settings import LogSettings
 
@@ -40,23 +42,21 @@ class JsonLines(logging.Formatter):
         return json.dumps(told, ensure_ascii=False, default=str)
 
 
-class Sentences(logging.Formatter):
+class Sentences(logging.Handler):
     """Beside a command's own words: no times, and where an error came from only if that was asked for."""
 
-    def format(self, record: logging.LogRecord) -> str:
+    def emit(self, record: logging.LogRecord) -> None:
         text = f"{record.levelname.capitalize()}: {record.getMessage()}"
         if record.exc_info and os.environ.get("PENSTOCK_DEBUG", "0") not in ("", "0"):
-            text += f"\n{self.formatException(record.exc_info)}"
-        return without_password(text)
+            text += f"\n{logging.Formatter().formatException(record.exc_info)}"
+        click.echo(without_password(text), err=True)
 
 
-def quiet_logging() -> None:
+def log_beside(out: Output) -> None:
     """For a command that runs jobs itself: warnings to stderr, unless the app has arranged its own logging."""
     root = logging.getLogger()
     if not root.handlers:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(Sentences())
-        root.addHandler(handler)
+        root.addHandler(Sentences(logging.ERROR if out.quiet else logging.WARNING))
 
 
 def start_logging(settings: LogSettings) -> None:

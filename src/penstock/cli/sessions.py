@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
+import click
+
 from penstock.app import Penstock
 from penstock.config import Settings
 from penstock.engine.errors import InvalidConfiguration, NotFound
@@ -165,6 +167,15 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(main())
 
 
+def _give_up() -> None:
+    click.echo(
+        "A step does not let go, so this process ends without it: a worker takes its job up again, "
+        "one on this machine when it starts, others when the lease has run out.",
+        err=True,
+    )
+    os._exit(130)
+
+
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
@@ -180,7 +191,7 @@ def _interruptible() -> Iterator[None]:
             loop.call_soon_threadsafe(task.cancel)
         elif interrupts.at_once is not None:
             loop.call_soon_threadsafe(interrupts.at_once)
-            limit = threading.Timer(PATIENCE_AT_ONCE, os._exit, [130])
+            limit = threading.Timer(PATIENCE_AT_ONCE, _give_up)
             limit.daemon = True
             limit.start()
         else:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import click
 
 from penstock.app import Penstock
-from penstock.cli.logs import quiet_logging
+from penstock.cli.logs import log_beside
 from penstock.cli.output import Output
 from penstock.cli.sessions import how_to_start, interrupts, lack
 from penstock.cli.waiting_views import View, view_for
@@ -69,17 +69,19 @@ class Waiting:
         if not self.here:
             yield
             return
-        quiet_logging()
+        log_beside(self.out)
         queues = {workflow.queue for workflow in self.app.workflows.values()}
         queues |= {job.queue for job in self.jobs.values()}
         concurrency, grace = self.settings.concurrency, self.settings.grace
-        async with self.app.worker(queues=sorted(queues), concurrency=concurrency, grace=grace):
-            interrupts.at_once = lambda: stop_ticks(self.app)
-            try:
-                yield
-            finally:
-                interrupts.draining = True
-        interrupts.at_once, interrupts.draining = None, False
+        try:
+            async with self.app.worker(queues=sorted(queues), concurrency=concurrency, grace=grace):
+                interrupts.at_once = lambda: stop_ticks(self.app)
+                try:
+                    yield
+                finally:
+                    interrupts.draining = True
+        finally:
+            interrupts.at_once, interrupts.draining = None, False
 
     async def _watch(self, view: View) -> None:
         ends = [asyncio.ensure_future(self.app.wait(job.id)) for job in self.jobs.values() if not job.final]

@@ -80,6 +80,7 @@ def land(row: JobRow, move: Move, *, now: float, by_tenant: bool) -> None:
     row.moves = move.number
     if move.kind == "checkpoint":
         _carry(row, move)
+        row.lane = lane_of(row, by_tenant=by_tenant)
         return
     if row.gate == "cancel" and row.status != "canceling":
         _let_go(row)

@@ -220,6 +220,8 @@ class _Operations:
         self._batch_ids: list[str] = []
         self._in_group: Counter[str] = Counter()
         self._jobs: list[JobRow] = []
+        # What a worker knows of a job it holds: the row as it was when it got it, which others may have changed since.
+        self._beliefs: dict[tuple[str, int, int], JobRow] = {}
         self._batches: list[BatchRow] = []
         self._workers: list[WorkerRow] = []
         self._schedules: list[ScheduleRow] = []
@@ -272,6 +274,9 @@ class _Operations:
 
     async def _look(self) -> None:
         self._jobs = await self._reference.jobs(JobFilter(limit=EVERYTHING))
+        for row in self._jobs:
+            if row.phase == "held":
+                self._beliefs.setdefault((row.id, row.epoch, row.moves), replace(row))
         self._batches = [b for b in [await self._reference.batch(i) for i in self._batch_ids] if b is not None]
         self._workers = await self._reference.workers()
         self._schedules = await self._reference.schedules()
@@ -378,7 +383,10 @@ class _Operations:
         )  # fmt: skip
         self._sent.append(move)
         known = number == row.moves + 1 and epoch == row.epoch
-        return Commit(move, replace(row) if known and self._maybe(0.5) else None)
+        belief = self._beliefs.get((row.id, row.epoch, row.moves), row)
+        # Its progress a worker always knows: it is the one who notes it.
+        believed = replace(belief, progress=row.progress) if known and self._maybe(0.7) else None
+        return Commit(move, believed)
 
     def _spawned(self, row: JobRow) -> NewJob:
         new = self._new_job()

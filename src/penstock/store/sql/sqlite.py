@@ -400,7 +400,7 @@ class _translated:
             isinstance(error, OSError) and error.errno == errno.EROFS
         ):
             raise StoreReadOnly(
-                f"{self._url}: {error.strerror.lower() if error.strerror else error} ({error.filename})"
+                f"{self._url}: {error.strerror.lower() if error.strerror else error} ({error.filename}): choose a place that can be written (--home, --store)"
             ) from error
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StoreFull(f"{self._url}: no space left on the disk; free some and try again") from error
