@@ -399,8 +399,9 @@ class _translated:
         if isinstance(error, PermissionError | FileExistsError | NotADirectoryError) or (
             isinstance(error, OSError) and error.errno == errno.EROFS
         ):
+            why = error.strerror.lower() if error.strerror else str(error)
             raise StoreReadOnly(
-                f"{self._url}: {error.strerror.lower() if error.strerror else error} ({error.filename}): choose a place that can be written (--home, --store)"
+                f"{self._url}: {why} ({error.filename}): choose a place that can be written (--home, --store)"
             ) from error
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StoreFull(f"{self._url}: no space left on the disk; free some and try again") from error
