@@ -7,28 +7,16 @@ from typing import Any
 
 from penstock.engine import lifecycle
 from penstock.engine.errors import LostClaim
-from penstock.engine.lane import AFTER_SLASH, Limits, limit_keys, parse, room_for, room_left
+from penstock.engine.lane import AFTER_SLASH, limit_keys, parse, room_for, room_left
 from penstock.engine.model import Event, JobRow
 from penstock.engine.priority import Head
 from penstock.store.protocol import Claim, Claimed, ClaimJob
+from penstock.store.sql.commits import Commits
 from penstock.store.sql.requests import Ask, Steps, Tell
 
 
-class Claims:
+class Claims(Commits):
     """Mixed into the script; kept apart because it is the one place that chooses between jobs."""
-
-    now: float
-    limits: Limits
-    by_tenant: bool
-    exact: bool
-    hints: set[str]
-    events: list[Event]
-
-    def _settle(self, rows: list[JobRow]) -> Steps[None]:
-        raise NotImplementedError
-
-    def _lock_jobs(self, ids: list[str]) -> Steps[dict[str, JobRow]]:
-        raise NotImplementedError
 
     def claim(self, op: Claim) -> Steps[Claimed]:
         yield from self._wake_and_give_up()
