@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pydantic import BaseModel, model_validator
 
 from penstock import Context, InvalidRequest, NotFound, Penstock, Permanent, Retry, Workflow
 from penstock.engine.machine import is_dead, this_process
+from penstock.store.protocol import Submit
 from tests.integration.test_steps import Count, outcome_of, running, until
 
 ONCE = Retry(attempts=1)
@@ -109,8 +111,6 @@ def test_a_request_that_no_database_can_hold_spoils_nobody_elses(tmp_path: Path)
 
 
 def test_one_operation_that_cannot_be_stored_leaves_the_group_to_the_others(tmp_path: Path) -> None:
-    from penstock.store.protocol import Control
-
     flow = Workflow("flow", payload=Count)
 
     @flow.step
@@ -119,11 +119,13 @@ def test_one_operation_that_cannot_be_stored_leaves_the_group_to_the_others(tmp_
 
     async def main() -> None:
         async with Penstock(workflows=[flow], store=f"sqlite:///{tmp_path}/jobs.db", outputs=tmp_path) as app:
-            bad = app.engine.group.do(Control("bad\udcff", "pause"))
-            good = [asyncio.ensure_future(app.submit(flow, Count(n=n))) for n in range(5)]
+            engine = app.engine
+            unstorable = replace(engine.new_job(flow, Count()), key="bad\udcff")
+            bad = engine.group.do(Submit((unstorable,)))
+            good = [engine.group.do(Submit((engine.new_job(flow, Count(n=n)),))) for n in range(5)]
             answers: list[Any] = await asyncio.gather(bad, *good, return_exceptions=True)
             assert isinstance(answers[0], Exception)
-            assert all(answer.created for answer in answers[1:])
+            assert all(submitted.created for (submitted,) in answers[1:])
 
     asyncio.run(main())
 

@@ -146,7 +146,6 @@ def statements(dialect: Dialect) -> dict[str, str]:
         "orphans": f"SELECT {job} FROM jobs WHERE phase = 'held' AND worker IN {w.among(1)} ORDER BY id {skip}",
         "lapsed": f"SELECT {job} FROM jobs WHERE phase = 'held' AND due <= {now} ORDER BY id {skip}",
         "jobs_of_batch": f"SELECT {job} FROM jobs WHERE id IN (SELECT job FROM members WHERE batch = {one}) ORDER BY id",
-        "live_jobs": f"SELECT {job} FROM jobs WHERE finished IS NULL ORDER BY id {lock}",
         "last_runs": _last_runs(w),
         # On PostgreSQL the phase is hidden from the planner, which would rather compare with every held job than look up ids.
         "still_held": w.pick(
