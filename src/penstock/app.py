@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.delivery.embedded import Embedded
+from penstock.engine.call import Call
+from penstock.engine.call import view as call_view
 from penstock.engine.clock import Clock
 from penstock.engine.engine import DAY, Engine, Retention
 from penstock.engine.errors import InvalidRequest, NotFound
@@ -18,7 +20,18 @@ from penstock.engine.priority import Priority
 from penstock.engine.requests import batch_view, schedule_view
 from penstock.engine.workflow import Workflow
 from penstock.outputs.ledger import Outputs
-from penstock.store.protocol import JobFilter, Store, Submitted
+from penstock.remote.desk import CallDesk
+from penstock.remote.protocol import Remote
+from penstock.store.protocol import (
+    COST_GROUPS,
+    Budget,
+    CallFilter,
+    Cost,
+    CostFilter,
+    JobFilter,
+    Store,
+    Submitted,
+)
 
 if TYPE_CHECKING:
     from penstock.config import Settings
@@ -53,6 +66,7 @@ class Penstock:
         lease: float | None = None,
         clock: Clock | None = None,
         outputs: str | Path | None = None,
+        remotes: Iterable[Remote] = (),
     ) -> None:
         self.workflows: dict[str, Workflow] = {}
         self._engine: Engine | None = None
@@ -65,6 +79,7 @@ class Penstock:
         self._fair_share = fair_share
         self._lease = lease
         self._clock = clock
+        self._remotes = tuple(remotes)
 
     def add(self, workflow: Workflow) -> Workflow:
         """Make a workflow known after the object was made."""
@@ -106,6 +121,7 @@ class Penstock:
             fair_share=settings.fair_share if self._fair_share is None else self._fair_share,
             exit_when_stuck=exit_when_stuck,
             outputs=Outputs(Path(self._outputs_given or settings.home / "outputs")),
+            calls=CallDesk(settings.home / "calls", self._remotes),
         )
         limits = settings.limits if self._limits is None else self._limits
         if limits is not None and dict(limits) != await connected.limits():
@@ -260,6 +276,61 @@ class Penstock:
     async def retry(self, job_id: str, *, actor: str | None = None) -> Job:
         """Run a failed job again from the step that failed, as its next run; or let a parked one go on."""
         return await self.engine.control(job_id, "retry", actor=actor)
+
+    async def call(self, call_id: str) -> Call:
+        """A snapshot of one remote call, or `NotFound`."""
+        row = await self.engine.store.call(call_id)
+        if row is None:
+            raise NotFound(f"there is no call {call_id}")
+        return call_view(row)
+
+    async def calls(
+        self,
+        *,
+        tenant: str | None = None,
+        job: str | None = None,
+        remote: str | None = None,
+        state: Sequence[str] = (),
+        before: Call | None = None,
+        limit: int = 50,
+    ) -> list[Call]:
+        """Remote calls, newest first. Page with `before`, the last call of the page before."""
+        place = None if before is None else (before.created, before.id)
+        where = CallFilter(tenant=tenant, job=job, remote=remote, state=tuple(state), before=place, limit=limit)
+        return [call_view(row) for row in await self.engine.store.calls(where)]
+
+    async def decide_call(
+        self, call_id: str, decision: str, *, provider_id: str | None = None, actor: str | None = None
+    ) -> Call:
+        """What a person decides about a quarantined call: `adopt` it (with the id it has at the other side), `resubmit`
+        it, or `discard` it. A job that was parked for it goes on."""
+        return call_view(await self.engine.decide_call(call_id, decision, provider_id=provider_id, actor=actor))
+
+    async def costs(
+        self,
+        *,
+        by: Sequence[str] = (),
+        tenant: str | None = None,
+        workflow: str | None = None,
+        job: str | None = None,
+        batch: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+    ) -> list[Cost]:
+        """What remote calls have used and cost, in millionths of a dollar, added up by tenant, workflow, job, remote,
+        model or day."""
+        if unknown := [name for name in by if name not in COST_GROUPS]:
+            raise InvalidRequest(f"costs can be added up by {', '.join(COST_GROUPS)}, not by {unknown[0]!r}")
+        where = CostFilter(tuple(by), tenant, workflow, job, batch, since, until)
+        return await self.engine.store.costs(where)
+
+    async def set_budget(self, scope: str, dollars: float | None) -> Budget | None:
+        """What a tenant, job or batch (`tenant:NAME`, `job:ID`, `batch:ID`) may spend; None removes the budget. Jobs
+        that were parked for want of it go on."""
+        return await self.engine.set_budget(scope, dollars)
+
+    async def budgets(self) -> list[Budget]:
+        return await self.engine.store.budgets()
 
     async def open_batch(
         self,

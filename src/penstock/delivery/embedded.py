@@ -58,6 +58,7 @@ class Embedded:
             loop.create_task(self._deliver(queue), name=f"penstock-deliver-{queue}") for queue in self._queues
         ]
         self._loops.append(loop.create_task(self._pump(), name="penstock-pump"))
+        self._loops.append(loop.create_task(self._tend(), name="penstock-tend"))
 
     async def stop(self, *, grace: float | None = None) -> None:
         """Claim no more, let running ticks finish for a while, hand back the rest."""
@@ -136,6 +137,17 @@ class Embedded:
                 log.warning("sweep: %s", error, exc_info=not isinstance(error, StoreError))
                 pause = self._sweep_every
             await self.engine.clock.sleep(pause)
+
+    async def _tend(self) -> None:
+        """Look after remote calls when they are due."""
+        pause: float | None = None
+        while True:
+            try:
+                looked = await self.engine.tend(longest=pause)
+                pause = None if looked else self._sweep_every
+            except Exception as error:
+                log.warning("remote calls: %s", error, exc_info=not isinstance(error, StoreError))
+                await self.engine.clock.sleep(0.5 + self.engine.rng.random())
 
     async def _until_next_schedule(self) -> float:
         store = self.engine.store

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pydantic_core import from_json, to_json
 
+from penstock.engine.call import Call
 from penstock.engine.errors import InvalidRequest, LostClaim
 from penstock.engine.identity import checked_key
 from penstock.engine.model import Job, JobRow, view
@@ -126,6 +127,16 @@ class Context:
         self._check_open()
         answer: bool = await self._engine.commit(TakeLock(self._row.id, self._row.epoch, checked_key(name)))
         return answer
+
+    async def call(self, remote: Any, key: str, request: Any = None, *, attempts: int = 1) -> Call:
+        """The job's call of that `key` to a remote (the object, or its name): made now if it was not made yet, looked
+        up if it was, also by an earlier tick or before a crash. Each request needs a key of its own.
+
+        A call that takes long has not ended when this returns: `return Again(payload, until=call)`. One that failed,
+        expired or was cancelled at the other side is made again up to `attempts` times in all, then returned as it is.
+        """
+        self._check_open()
+        return await self._engine.calls.make(self._row, remote, key, request, attempts=attempts)
 
     def release(self, name: str) -> None:
         """Free a lock of this job with the outcome of this step."""

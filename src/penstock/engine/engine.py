@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from penstock.engine.call import Call
 from penstock.engine.clock import Clock, SystemClock
 from penstock.engine.errors import (
     CommitUnknown,
@@ -83,6 +84,20 @@ class OutputLedger(Protocol):
     async def mend(self) -> int: ...
 
 
+class Calls(Protocol):
+    """What the engine asks of `penstock.remote`: calls that are made for steps, and looked after between ticks."""
+
+    def connect(self, engine: Engine) -> None: ...
+
+    async def make(self, job: JobRow, remote: Any, key: str, request: Any, *, attempts: int) -> Call: ...
+
+    async def tend(self, room: int = ...) -> int: ...
+
+    async def until_next(self, longest: float) -> None: ...
+
+    async def close(self) -> None: ...
+
+
 class Engine(Membership):
     """One for each process (or simulated process). Opens nothing by itself: give it an open store."""
 
@@ -100,6 +115,7 @@ class Engine(Membership):
         threads: bool = True,
         exit_when_stuck: bool = False,
         outputs: OutputLedger | None = None,
+        calls: Calls | None = None,
     ) -> None:
         if not 0 <= fair_share < 1:
             raise InvalidRequest("fair_share must be at least 0 and less than 1")
@@ -121,8 +137,11 @@ class Engine(Membership):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_hint: list[Callable[[set[str], float], None]] = []
         self._finals: dict[str, asyncio.Event] = {}
+        self._calls = calls
         if outputs is not None:
             outputs.connect(store, self.write)
+        if calls is not None:
+            calls.connect(self)
         for workflow in workflows:
             self.add(workflow)
 
@@ -248,6 +267,23 @@ class Engine(Membership):
             raise InvalidRequest("this engine was given no place for outputs")
         return self._outputs
 
+    @property
+    def calls(self) -> Calls:
+        if self._calls is None:
+            raise InvalidRequest("this engine was given no remotes")
+        return self._calls
+
+    async def tend(self, *, longest: float | None = None) -> int:
+        """Look after remote calls that are due; with `longest`, wait up to so many seconds for one first. Returns how
+        many there were."""
+        if self._calls is None:
+            if longest is not None:
+                await self.clock.sleep(longest)
+            return 0
+        if longest is not None:
+            await self._calls.until_next(longest)
+        return await self._calls.tend()
+
     async def publish(self, names: list[str]) -> None:
         """Show committed outputs under their public names; what fails now is mended by the next sweep."""
         try:
@@ -308,6 +344,8 @@ class Engine(Membership):
 
     async def close(self) -> None:
         await self.retire()
+        if self._calls is not None:
+            await self._calls.close()
         if self._background:
             await asyncio.wait(self._background)
         await self.group.close()

@@ -4,9 +4,12 @@ PenstockError
 ├── StepError               raised by steps
 │   ├── Transient           try again, with backoff
 │   │   ├── RateLimited     try again when the other side says so
+│   │   │   └── Blocked     something scarce is all in use: try again when there is room
 │   │   └── StepTimeout     the step took longer than it may
 │   ├── Permanent           trying again cannot help: fail now
-│   └── Ambiguous           nobody knows what happened outside: a person decides
+│   ├── Ambiguous           nobody knows what happened outside: a person decides
+│   ├── OverBudget          it would cost more than it may: a person decides
+│   └── Halted              somebody asked to pause or cancel the job: nothing new is begun
 ├── InvalidRequest          the caller asked for something that cannot be; nothing was changed
 │   ├── InvalidConfiguration
 │   ├── InvalidPayload
@@ -44,6 +47,11 @@ class RateLimited(Transient):
         self.retry_after = retry_after
 
 
+class Blocked(RateLimited):
+    """Something scarce (a quota, a GPU, money that is reserved) is all in use. Waited for, for as long as the step's
+    deadline allows."""
+
+
 class StepTimeout(Transient):
     """The step ran past its soft or hard time limit."""
 
@@ -54,6 +62,14 @@ class Permanent(StepError):
 
 class Ambiguous(StepError):
     """What happened outside cannot be decided by a program: the job is parked until a person decides."""
+
+
+class OverBudget(StepError):
+    """The work would cost more than its budget has left: the job is parked until a person raises it."""
+
+
+class Halted(StepError):
+    """Somebody asked to pause or cancel the job: nothing new is begun, and the step is run again when it goes on."""
 
 
 class InvalidRequest(PenstockError):

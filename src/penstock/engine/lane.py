@@ -73,10 +73,13 @@ def limit_keys(lane: str, limits: Limits) -> tuple[str, ...]:
 
 
 def room_left(
-    limits: Limits, held: Iterable[tuple[str, int]], batches: Iterable[tuple[str, int, int]]
+    limits: Limits,
+    held: Iterable[tuple[str, int]],
+    batches: Iterable[tuple[str, int, int]],
+    calls: Iterable[tuple[str, int]] = (),
 ) -> dict[str, int]:
     """What each limit still allows: `held` is (lane, ticks running), `batches` (id, limit, members started and not
-    ended)."""
+    ended), `calls` (limit, how much of it unfinished remote calls hold)."""
     room = dict(limits)
     default = limits.get("tenant:*")
     for lane, count in held:
@@ -86,6 +89,9 @@ def room_left(
                 room[key] -= count
             elif default is not None and where.tenant and key == f"tenant:{where.tenant}":
                 room[key] = default - count
+    for key, amount in calls:
+        if key in room:
+            room[key] -= amount
     for batch, limit, started in batches:
         room[f"batch:{batch}"] = limit - started
     return room

@@ -129,6 +129,14 @@ def fall_due(row: JobRow) -> None:
         row.status = "queued"
 
 
+def wake(row: JobRow) -> None:
+    """Something it may have waited for has come: no wait goes on, also not one that a pause interrupted."""
+    if row.phase == "timed":
+        fall_due(row)
+    elif row.status == "paused":
+        row.due = None
+
+
 def pause(row: JobRow, *, reason: str | None) -> None:
     """Pausing what is paused is no error; a tick in flight commits first."""
     if row.status in FINAL or row.status == "canceling" or row.gate == "cancel":

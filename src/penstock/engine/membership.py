@@ -216,7 +216,7 @@ class Membership(Requests):
         if row.id in self.ticks:
             self.note_gate(row.id, row.gate)
 
-    def in_background(self, work: Awaitable[Any]) -> None:
+    def in_background(self, work: Awaitable[Any]) -> asyncio.Future[Any]:
         """Do it, tell of its failure, and keep it alive until then."""
         future = asyncio.ensure_future(work)
         self._background.add(future)
@@ -231,3 +231,4 @@ class Membership(Requests):
                 log.warning("%s", error)
 
         future.add_done_callback(done)
+        return future

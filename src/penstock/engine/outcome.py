@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from penstock.engine.call import Call
 from penstock.engine.model import NewJob
 
 MoveKind = Literal["next", "again", "done", "retry", "fail", "park", "hand back", "checkpoint", "cleaned"]
 
+LONGEST_WAIT_FOR_CALLS = 3600.0
+"""Seconds after which a step looks for itself, should the word of its call's end be lost."""
+
 
 @dataclass(slots=True, frozen=True)
 class Again:
-    """Run this step again with `payload`, `after` so many seconds. The job holds nothing but its locks meanwhile."""
+    """Run this step again with `payload`, `after` so many seconds. The job holds nothing but its locks meanwhile.
+
+    With `until` (a remote call, or several) the job goes on as soon as one of them has ended; `after` is then how long
+    it waits at most, an hour where nothing is said.
+    """
 
     payload: Any
-    after: float = 0.0
+    after: float | None = None
+    until: Call | Sequence[Call] = ()
+
+    @property
+    def wait(self) -> float:
+        if self.after is None:
+            return LONGEST_WAIT_FOR_CALLS if self.calls else 0.0
+        return self.after
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        calls = (self.until,) if isinstance(self.until, Call) else self.until
+        return tuple(call.id for call in calls)
 
 
 @dataclass(slots=True, frozen=True)
@@ -51,3 +71,4 @@ class Move:
     seal: tuple[str, ...] = ()
     release: tuple[str, ...] = ()
     writes: tuple[Any, ...] = ()
+    until: tuple[str, ...] = ()

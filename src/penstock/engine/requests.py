@@ -3,12 +3,15 @@ then one operation."""
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
+from penstock.engine.budget import checked_scope
+from penstock.engine.call import DECISIONS, LOOK_AGAIN_AFTER_ABSENCE, CallRow, Fact
 from penstock.engine.clock import Clock
-from penstock.engine.errors import InvalidRequest, NotFound
+from penstock.engine.errors import Conflict, InvalidRequest, NotFound, OverBudget
 from penstock.engine.group import GroupCommit
 from penstock.engine.identity import checked_key, checked_name, digest, id_source, made_storable, storable
 from penstock.engine.lane import MOST, checked_limits
@@ -19,13 +22,16 @@ from penstock.engine.workflow import Workflow
 from penstock.store import encoding
 from penstock.store.protocol import (
     BatchRow,
+    Budget,
     Control,
     JobFilter,
+    Learn,
     OpenBatch,
     RemoveSchedule,
     RetryBatch,
     ScheduleRow,
     Seal,
+    SetBudget,
     SetLimits,
     SetSchedule,
     Store,
@@ -134,6 +140,45 @@ class Requests:
         row: JobRow = await self.group.do(control)
         self.noticed(row)
         return view(row)
+
+    async def decide_call(
+        self, call_id: str, decision: str, *, provider_id: str | None = None, actor: str | None = None
+    ) -> CallRow:
+        """What a person decides about a quarantined call; the job that was parked for it goes on."""
+        if decision not in DECISIONS:
+            raise InvalidRequest(f"unknown decision {decision!r}: use {', '.join(DECISIONS)}")
+        if not storable(call_id):
+            raise NotFound(f"there is no call {call_id!r}")
+        fact = Fact(
+            call=call_id,
+            kind=decision,
+            provider_id=made_storable(provider_id),
+            actor=made_storable(actor) or "a person",
+            look_in=0.0 if decision == "adopt" else LOOK_AGAIN_AFTER_ABSENCE,
+        )
+        row: CallRow = await self.group.do(Learn(fact))
+        job = await self.store.job(row.job)
+        if job is not None and job.status == "paused" and row.id in (job.reason or ""):
+            await self._go_on(job, actor)
+        return row
+
+    async def set_budget(self, scope: str, dollars: float | None, *, actor: str | None = None) -> Budget | None:
+        """What a tenant, job or batch may spend; jobs that were parked for want of it go on."""
+        if dollars is not None and not 0 <= dollars <= MOST:
+            raise InvalidRequest(f"a budget must be an amount of dollars from 0 to {MOST}, not {dollars!r}")
+        most = None if dollars is None else round(dollars * 1_000_000)
+        budget: Budget | None = await self.group.do(SetBudget(checked_scope(scope), most))
+        before: str | None = None
+        while page := await self.store.jobs(JobFilter(status=("paused",), before=before, limit=500)):
+            before = page[-1].id
+            for job in page:
+                if (job.reason or "").startswith(f"{OverBudget.__name__}: budget {scope}:"):
+                    await self._go_on(job, actor)
+        return budget
+
+    async def _go_on(self, job: JobRow, actor: str | None) -> None:
+        with contextlib.suppress(Conflict):
+            await self.control(job.id, "resume", actor=actor)
 
     async def open_batch(
         self,

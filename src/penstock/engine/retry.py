@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from penstock.engine.errors import Ambiguous, InvalidRequest, Permanent, RateLimited
+from penstock.engine.errors import Ambiguous, Blocked, InvalidRequest, OverBudget, Permanent, RateLimited
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -50,12 +50,12 @@ class Verdict:
 
 def judge(error: BaseException, policy: Retry, *, attempt: int, throttled: int, rng: random.Random) -> Verdict:
     """Decide by the error's type: pure, so that every delivery decides alike."""
-    if isinstance(error, Ambiguous):
+    if isinstance(error, Ambiguous | OverBudget):
         return Verdict(None, parks=True)
     if isinstance(error, Permanent | InvalidRequest) or (policy.fatal and isinstance(error, policy.fatal)):
         return Verdict(None)
     if isinstance(error, RateLimited):
-        if throttled >= policy.rate_limited:
+        if throttled >= policy.rate_limited and not isinstance(error, Blocked):
             return Verdict(None)
         own = policy.delay(throttled + 1, rng)
         return Verdict(own if error.retry_after is None else max(error.retry_after, 0.0), throttled=True)

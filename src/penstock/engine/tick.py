@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.context import Context
 from penstock.engine.errors import (
+    Halted,
     InvalidPayload,
     LostClaim,
     PenstockError,
@@ -166,6 +167,8 @@ class Tick:
             return self._failure(StepTimeout(f"step {step.name!r} blocked past {limit}"), step)
         except SystemExit:
             return self._failure(Permanent(f"step {step.name!r} called sys.exit()"), step)
+        except Halted:
+            return self.context._move("hand back")
         except LostClaim as error:
             self.abandoned = True
             self.engine.doubt()
@@ -203,11 +206,12 @@ class Tick:
         context = self.context
         context._check_open()
         if isinstance(value, Again):
-            if not 0 <= value.after < float("inf"):
+            if not 0 <= value.wait < float("inf"):
                 raise Permanent(
                     f"step {step.name!r} returned Again(after={value.after!r}): it must be 0 or more seconds"
                 )
-            return context._move("again", payload=encode(value.payload), after=value.after, took=took)
+            payload = encode(value.payload)
+            return context._move("again", payload=payload, after=value.wait, until=value.calls, took=took)
         if step is self.workflow.cleanup_step:
             return context._move("cleaned", took=took)
         following: Step | None

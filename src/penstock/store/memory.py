@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, ClassVar
 
 from penstock.engine import lifecycle
+from penstock.engine.call import ENDED, CallRow
 from penstock.engine.clock import Clock, SystemClock, to_the_tick
 from penstock.engine.errors import Conflict, LostClaim, NotFound, PenstockError
 from penstock.engine.lane import lane_of, limit_keys, parse, room_for, room_left, tenants_limited
@@ -20,11 +21,13 @@ from penstock.engine.model import FINAL, JOB_COLUMNS, Event, JobRow, NewJob
 from penstock.engine.outcome import Move
 from penstock.engine.priority import effective
 from penstock.store import encoding
+from penstock.store.memory_calls import MemoryCalls
 from penstock.store.protocol import (
     ANY_QUEUE,
     Applied,
     BatchRow,
     Beat,
+    Budget,
     Claim,
     Claimed,
     ClaimJob,
@@ -32,8 +35,10 @@ from penstock.store.protocol import (
     Control,
     Fire,
     HandBack,
+    Intend,
     JobFilter,
     Landed,
+    Learn,
     Leave,
     LockRow,
     Member,
@@ -44,10 +49,12 @@ from penstock.store.protocol import (
     RetryBatch,
     ScheduleRow,
     Seal,
+    SetBudget,
     SetLimits,
     SetSchedule,
     Submit,
     Submitted,
+    TakeCalls,
     TakeLock,
     Tidied,
     Tidy,
@@ -59,7 +66,7 @@ from penstock.store.protocol import (
 _all_of = attrgetter(*JOB_COLUMNS)
 
 
-class MemoryStore:
+class MemoryStore(MemoryCalls):
     """Everything is gone with the process. Several engines may share one instance, as several processes share a
     database."""
 
@@ -76,6 +83,8 @@ class MemoryStore:
         self.worker_rows: dict[str, WorkerRow] = {}
         self.schedule_rows: dict[tuple[str, str], ScheduleRow] = {}
         self.limit_rows: dict[str, int] = {}
+        self.call_rows: dict[str, CallRow] = {}
+        self.budget_rows: dict[str, Budget] = {}
         self.written: list[Any] = []
         self._hints: set[str] = set()
         self._first_due: float | None = None
@@ -227,6 +236,8 @@ class MemoryStore:
         if row.moves >= move.number:
             raise _lost(move.job, move.epoch)
         refused = row.gate == "cancel" and row.status != "canceling" and move.kind != "checkpoint"
+        if any(self.call_rows[c].state in (*ENDED, "quarantined") for c in move.until if c in self.call_rows):
+            move = replace(move, after=0.0)
         resource, ran, before = row.resource, (row.step, row.attempt), _copied(row)
         lifecycle.land(row, move, now=self._now(), by_tenant=tenants_limited(self.limit_rows))
         if not refused:
@@ -304,7 +315,7 @@ class MemoryStore:
         if batch:
             started = sum(1 for r in self.rows.values() if r.batch_slot == batch and r.started is not None)
             batches.append((batch, self.batch_rows[batch].limit or 0, started))
-        room = room_left(self.limit_rows, held, batches)
+        room = room_left(self.limit_rows, held, batches, self._held_amounts().items())
         return all(room_for(key, room, self.limit_rows) > 0 for key in keys)
 
     def _claim_job(self, op: ClaimJob) -> Claimed:
@@ -380,6 +391,7 @@ class MemoryStore:
                 return _copied(self.rows[last])
             if last != row.id:
                 raise Conflict(f"job {row.id} has been run again already")
+            self._inherit_calls(new.id, row.id)
             row = self._create(new, row.run + 1)
             self.events[row.id].append(Event(row.id, now, "retry", row.step, row.status, worker=op.actor))
             return _copied(row)
@@ -440,6 +452,7 @@ class MemoryStore:
         self.member_rows[batch.id] = {}
         for row in last_runs.values():
             if row.id in again:
+                self._inherit_calls(again[row.id].id, row.id)
                 self._create(again[row.id], row.run + 1)
             else:
                 self._join(batch.id, row)
@@ -521,6 +534,7 @@ class MemoryStore:
 
     def _tidy(self, op: Tidy) -> Tidied:
         done = self._wake_and_give_up(None)
+        self._orphan_calls()
         dropped = 0
         for keep, statuses in ((op.keep_completed, ("completed", "canceled")), (op.keep_failed, ("failed",))):
             if keep is None:
@@ -555,6 +569,7 @@ class MemoryStore:
         """What somebody may submit again keeps its key; the rest goes."""
         runs = self.runs[row.tenant, row.workflow, row.key]
         self.events[row.id] = []
+        self._strip_calls(row.id)
         for members in self.member_rows.values():
             members.pop(row.id, None)
         if row.key != row.id or len(runs) > 1:
@@ -582,6 +597,10 @@ class MemoryStore:
         HandBack: _hand_back,
         Tidy: _tidy,
         Write: _write,
+        Intend: MemoryCalls._intend,
+        Learn: MemoryCalls._learn,
+        TakeCalls: MemoryCalls._take_calls,
+        SetBudget: MemoryCalls._set_budget,
     }
 
     async def job(self, job_id: str) -> JobRow | None:

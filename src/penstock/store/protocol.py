@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from penstock.engine.call import CallRow, Fact, NewCall
 from penstock.engine.model import Event, JobRow, NewJob
 from penstock.engine.outcome import Move
 
@@ -199,6 +200,42 @@ class Write:
     statements: tuple[Any, ...]
 
 
+@dataclass(slots=True, frozen=True)
+class Intend:
+    """Record that a call is about to be made, with all it will hold. Answers `Intended`; `LostClaim`, `Halted`,
+    `Blocked` or `OverBudget` where it must not be made."""
+
+    job: str
+    epoch: int
+    call: NewCall
+
+
+@dataclass(slots=True, frozen=True)
+class Learn:
+    """Something was learned about a call; accepted whatever became of its job. Answers the `CallRow`."""
+
+    fact: Fact
+
+
+@dataclass(slots=True, frozen=True)
+class TakeCalls:
+    """Take calls that somebody is to look at now; nobody else does for `lease` seconds. Answers a list of
+    `CallRow`."""
+
+    remotes: tuple[str, ...]
+    room: int
+    lease: float
+
+
+@dataclass(slots=True, frozen=True)
+class SetBudget:
+    """Set (or, with None, remove) what a tenant, job or batch may spend, in millionths of a dollar. Answers the
+    `Budget`, or None."""
+
+    scope: str
+    most: int | None
+
+
 Op = (
     Submit
     | Claim
@@ -219,6 +256,10 @@ Op = (
     | HandBack
     | Tidy
     | Write
+    | Intend
+    | Learn
+    | TakeCalls
+    | SetBudget
 )
 
 
@@ -244,6 +285,67 @@ class Landed(NamedTuple):
 
     row: JobRow
     kept: bool
+
+
+class Intended(NamedTuple):
+    """`sends`: the call is to be made now, by whoever asked. Otherwise the row is the last there is."""
+
+    row: CallRow
+    sends: bool
+
+
+@dataclass(slots=True, frozen=True)
+class Budget:
+    """What a scope (`tenant:NAME`, `job:ID`, `batch:ID`) may spend, has spent, and has promised to calls that are
+    unfinished; in millionths of a dollar."""
+
+    scope: str
+    most: int
+    spent: int
+    reserved: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class CallFilter:
+    """Which calls to list, newest first; `before` is the (created, id) to go on from."""
+
+    tenant: str | None = None
+    job: str | None = None
+    key: str | None = None
+    remote: str | None = None
+    state: tuple[str, ...] = ()
+    before: tuple[float, str] | None = None
+    limit: int = 50
+
+
+COST_GROUPS = ("tenant", "workflow", "job", "remote", "model", "day")
+
+
+@dataclass(slots=True, frozen=True)
+class CostFilter:
+    """Which calls' costs to add up, and by what: names of `COST_GROUPS`."""
+
+    by: tuple[str, ...] = ()
+    tenant: str | None = None
+    workflow: str | None = None
+    job: str | None = None
+    batch: str | None = None
+    since: float | None = None
+    until: float | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Cost:
+    """What a group of calls has used and cost, and what the unfinished among them may still cost."""
+
+    group: tuple[str, ...]
+    calls: int
+    live: int
+    input: int
+    output: int
+    cached: int
+    cost: int
+    reserved: int
 
 
 @dataclass(slots=True, frozen=True)
@@ -383,6 +485,22 @@ class Store(Protocol):
 
     async def limits(self) -> dict[str, int]: ...
 
+    async def call(self, call_id: str) -> CallRow | None: ...
+
+    async def last_call(self, job_id: str, key: str) -> CallRow | None:
+        """The newest attempt at a job's call."""
+        ...
+
+    async def calls(self, where: CallFilter) -> list[CallRow]: ...
+
+    async def next_call_due(self, remotes: tuple[str, ...]) -> float | None:
+        """When somebody is to look at a call of these remotes next."""
+        ...
+
+    async def costs(self, where: CostFilter) -> list[Cost]: ...
+
+    async def budgets(self) -> list[Budget]: ...
+
     async def halting(self, worker: str) -> dict[str, str]:
         """The jobs this worker holds that somebody asked to pause or cancel."""
         ...
@@ -431,4 +549,4 @@ _RANKS: dict[type, int] = {Submit: 2, ClaimJob: 4, Claim: 5}
 
 def brings_along(move: Move) -> bool:
     """Whether a commit does more than move its own job."""
-    return bool(move.writes or move.spawn or move.seal)
+    return bool(move.writes or move.spawn or move.seal or move.until)

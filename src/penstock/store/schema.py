@@ -169,6 +169,63 @@ limits = Table(
     Column("most", Integer, nullable=False),
 )  # fmt: skip
 
+calls = Table(
+    "calls", metadata,
+    Column("id", _Text, primary_key=True),
+    Column("tenant", _Text, nullable=False),
+    Column("job", _Text, nullable=False),
+    Column("workflow", _Text, nullable=False),
+    Column("remote", _Text, nullable=False),
+    Column("key", _Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("created", Float(53), nullable=False),
+    Column("state", _Text, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("unwanted", Integer, nullable=False),
+    Column("provider_id", _Text),
+    Column("model", _Text, nullable=False),
+    Column("digest", _Text, nullable=False),
+    Column("prepared", _Text, nullable=False),
+    Column("holds", _Text, nullable=False),
+    Column("submit_before", Float(53)),
+    Column("submitted", Float(53)),
+    Column("due", Float(53)),
+    Column("checked", Float(53)),
+    Column("looks", Integer, nullable=False),
+    Column("strikes", Integer, nullable=False),
+    Column("finished", Float(53)),
+    Column("error", _Text),
+    Column("result", _Text),
+    Column("done", BigInteger),
+    Column("total", BigInteger),
+    Column("input", BigInteger, nullable=False),
+    Column("output", BigInteger, nullable=False),
+    Column("cached", BigInteger, nullable=False),
+    Column("thinking", BigInteger, nullable=False),
+    Column("estimate", BigInteger, nullable=False),
+    Column("cost", BigInteger, nullable=False),
+    Column("decided_by", _Text),
+    Index("calls_by_key", "job", "key", "attempt", unique=True),
+    Index("calls_by_time", "created", "id"),
+    Index("calls_by_state", "state", "created"),
+    Index("calls_due", "due", sqlite_where=text("due IS NOT NULL"), postgresql_where=text("due IS NOT NULL")),
+)  # fmt: skip
+
+holds = Table(
+    "holds", metadata,
+    Column("name", _Text, nullable=False),
+    Column("call", _Text, nullable=False, index=True),
+    Column("amount", BigInteger, nullable=False),
+    PrimaryKeyConstraint("name", "call"),
+)  # fmt: skip
+
+budgets = Table(
+    "budgets", metadata,
+    Column("scope", _Text, primary_key=True),
+    Column("most", BigInteger, nullable=False),
+    Column("spent", BigInteger, nullable=False),
+)  # fmt: skip
+
 outputs = Table(
     "outputs", metadata,
     Column("name", _Text, primary_key=True),

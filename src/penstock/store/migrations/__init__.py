@@ -12,8 +12,8 @@ from importlib import resources
 
 from penstock.engine.errors import SchemaMismatch
 
-HEAD = "0001"
-REVISIONS: tuple[str, ...] = ("0001",)
+HEAD = "0002"
+REVISIONS: tuple[str, ...] = ("0001", "0002")
 
 
 def whole_schema(dialect: str) -> str:

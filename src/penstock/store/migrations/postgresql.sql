@@ -138,3 +138,58 @@ CREATE TABLE workers (
     PRIMARY KEY (id)
 );
 INSERT INTO alembic_version (version_num) VALUES ('0001') RETURNING alembic_version.version_num;
+CREATE TABLE budgets (
+    scope TEXT COLLATE "C" NOT NULL,
+    most BIGINT NOT NULL,
+    spent BIGINT NOT NULL,
+    PRIMARY KEY (scope)
+);
+CREATE TABLE calls (
+    id TEXT COLLATE "C" NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    job TEXT COLLATE "C" NOT NULL,
+    workflow TEXT COLLATE "C" NOT NULL,
+    remote TEXT COLLATE "C" NOT NULL,
+    key TEXT COLLATE "C" NOT NULL,
+    attempt INTEGER NOT NULL,
+    created FLOAT(53) NOT NULL,
+    state TEXT COLLATE "C" NOT NULL,
+    epoch INTEGER NOT NULL,
+    unwanted INTEGER NOT NULL,
+    provider_id TEXT COLLATE "C",
+    model TEXT COLLATE "C" NOT NULL,
+    digest TEXT COLLATE "C" NOT NULL,
+    prepared TEXT COLLATE "C" NOT NULL,
+    holds TEXT COLLATE "C" NOT NULL,
+    submit_before FLOAT(53),
+    submitted FLOAT(53),
+    due FLOAT(53),
+    checked FLOAT(53),
+    looks INTEGER NOT NULL,
+    strikes INTEGER NOT NULL,
+    finished FLOAT(53),
+    error TEXT COLLATE "C",
+    result TEXT COLLATE "C",
+    done BIGINT,
+    total BIGINT,
+    input BIGINT NOT NULL,
+    output BIGINT NOT NULL,
+    cached BIGINT NOT NULL,
+    thinking BIGINT NOT NULL,
+    estimate BIGINT NOT NULL,
+    cost BIGINT NOT NULL,
+    decided_by TEXT COLLATE "C",
+    PRIMARY KEY (id)
+);
+CREATE UNIQUE INDEX calls_by_key ON calls (job, key, attempt);
+CREATE INDEX calls_by_state ON calls (state, created);
+CREATE INDEX calls_by_time ON calls (created, id);
+CREATE INDEX calls_due ON calls (due) WHERE due IS NOT NULL;
+CREATE TABLE holds (
+    name TEXT COLLATE "C" NOT NULL,
+    call TEXT COLLATE "C" NOT NULL,
+    amount BIGINT NOT NULL,
+    PRIMARY KEY (name, call)
+);
+CREATE INDEX ix_holds_call ON holds (call);
+UPDATE alembic_version SET version_num='0002' WHERE alembic_version.version_num = '0001';

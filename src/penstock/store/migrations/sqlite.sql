@@ -137,3 +137,58 @@ CREATE TABLE workers (
     PRIMARY KEY (id)
 );
 INSERT INTO alembic_version (version_num) VALUES ('0001') RETURNING version_num;
+CREATE TABLE budgets (
+    scope TEXT NOT NULL,
+    most BIGINT NOT NULL,
+    spent BIGINT NOT NULL,
+    PRIMARY KEY (scope)
+);
+CREATE TABLE calls (
+    id TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    job TEXT NOT NULL,
+    workflow TEXT NOT NULL,
+    remote TEXT NOT NULL,
+    "key" TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    created FLOAT NOT NULL,
+    state TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    unwanted INTEGER NOT NULL,
+    provider_id TEXT,
+    model TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    prepared TEXT NOT NULL,
+    holds TEXT NOT NULL,
+    submit_before FLOAT,
+    submitted FLOAT,
+    due FLOAT,
+    checked FLOAT,
+    looks INTEGER NOT NULL,
+    strikes INTEGER NOT NULL,
+    finished FLOAT,
+    error TEXT,
+    result TEXT,
+    done BIGINT,
+    total BIGINT,
+    input BIGINT NOT NULL,
+    output BIGINT NOT NULL,
+    cached BIGINT NOT NULL,
+    thinking BIGINT NOT NULL,
+    estimate BIGINT NOT NULL,
+    cost BIGINT NOT NULL,
+    decided_by TEXT,
+    PRIMARY KEY (id)
+);
+CREATE UNIQUE INDEX calls_by_key ON calls (job, "key", attempt);
+CREATE INDEX calls_by_state ON calls (state, created);
+CREATE INDEX calls_by_time ON calls (created, id);
+CREATE INDEX calls_due ON calls (due) WHERE due IS NOT NULL;
+CREATE TABLE holds (
+    name TEXT NOT NULL,
+    call TEXT NOT NULL,
+    amount BIGINT NOT NULL,
+    PRIMARY KEY (name, call)
+);
+CREATE INDEX ix_holds_call ON holds (call);
+UPDATE alembic_version SET version_num='0002' WHERE alembic_version.version_num = '0001';

@@ -118,16 +118,18 @@ class Batches(Settling):
         if old.then is not None:
             then = encoding.dump(replace(encoding.load(old.then), id=op.new_job(), fan_in=op.new_id))
         batch = BatchRow(op.new_id, old.tenant, old.key, old.generation + 1, old.limit, then, self.now)
-        again, runs, joining = [], [], []
+        again, runs, joining, failed = [], [], [], []
         for row in (yield from self._newest_runs(old.id)):
             if row.status == "failed":
                 again.append(replace(lifecycle.second_run(row, new_id=op.new_job()), batch=batch.id))
                 runs.append(row.run + 1)
+                failed.append(row.id)
             else:
                 joining.append((batch.id, row))
         if (yield Tell("insert_batches", [astuple(batch)])) != 1:
             raise Contended
         fresh = yield from self._create(again, runs, limited=batch.limit is not None)
+        yield from self._inherit_calls(list(zip((row.id for row in fresh), failed, strict=True)))
         yield from self._join(joining + [(batch.id, row) for row in fresh])
         return (yield from self._seal(Seal(batch.id)))
 

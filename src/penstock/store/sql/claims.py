@@ -157,7 +157,9 @@ class Claims(Commits):
         held = (yield Ask("held_by_lane")) if any(not key.startswith("batch:") for key in keys) else []
         ids = [key.removeprefix("batch:") for key in keys if key.startswith("batch:")]
         batches = (yield Ask("batch_room", (ids,))) if ids else []
-        return room_left(self.limits, held, batches)
+        resources = [key for key in keys if key.startswith("resource:")]
+        calls = (yield Ask("held_amounts", (resources,))) if resources else []
+        return room_left(self.limits, held, batches, calls)
 
     def _wake_and_give_up(self) -> Steps[tuple[int, int]]:
         """Timers that fell due, leases that ran out, and the jobs of workers that died."""

@@ -69,6 +69,8 @@ class Commits(Submits):
                     _landed(JobRow(*all_of(row)), move.epoch) if applied and row else lost(move.job, move.epoch)
                 )
                 continue
+            if move.until and (yield Ask("over_calls", (list(move.until),))):
+                move = replace(move, after=0.0)
             follows = bool(move.spawn or move.seal) and not _cancel_wins(row, move)
             if follows:
                 # What went before in this group may decide whether the spawned jobs are refused.

@@ -128,6 +128,9 @@ class PostgresStore(Reading):
     async def rows(self, sql: str, args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         return await self._readers.fetch(_numbered(sql), args)
 
+    def day_of(self, column: str) -> str:
+        return f"to_char(to_timestamp({column}) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
+
     def on_change(self, listener: Callable[[set[str]], None]) -> Callable[[], None]:
         """What this store itself has committed is not told: its caller has the hints already."""
         self._listeners.append(listener)

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.engine.call import CALL_COLUMNS, LIVE, CallRow
 from penstock.engine.lane import AFTER_SLASH, parse
 from penstock.engine.model import EVENT_COLUMNS, JOB_COLUMNS, Event, JobRow
-from penstock.store.protocol import BatchRow, JobFilter, LockRow, Member, ScheduleRow, WorkerRow
+from penstock.store.protocol import (
+    BatchRow,
+    Budget,
+    CallFilter,
+    Cost,
+    CostFilter,
+    JobFilter,
+    LockRow,
+    Member,
+    ScheduleRow,
+    WorkerRow,
+)
 from penstock.store.sql.statements import BATCH_COLUMNS
 
 _JOB = ", ".join(f'j."{c}"' for c in JOB_COLUMNS)
+_CALL = ", ".join(f'c."{c}"' for c in CALL_COLUMNS)
 _EVENT = ", ".join(f'"{c}"' for c in EVENT_COLUMNS)
 _BATCH = ", ".join(f'"{c}"' for c in BATCH_COLUMNS)
 
@@ -91,6 +104,88 @@ class Reading:
 
     async def limits(self) -> dict[str, int]:
         return dict(await self.rows("SELECT key, most FROM limits", ()))
+
+    async def call(self, call_id: str) -> CallRow | None:
+        found = await self.rows(f"SELECT {_CALL} FROM calls c WHERE c.id = ?", (call_id,))
+        return CallRow(*found[0]) if found else None
+
+    async def last_call(self, job_id: str, key: str) -> CallRow | None:
+        found = await self.rows(
+            f"SELECT {_CALL} FROM calls c WHERE c.job = ? AND c.key = ? ORDER BY c.attempt DESC LIMIT 1", (job_id, key)
+        )
+        return CallRow(*found[0]) if found else None
+
+    async def calls(self, where: CallFilter) -> list[CallRow]:
+        tests, args = [], []
+        for column, value in (
+            ("tenant", where.tenant),
+            ("job", where.job),
+            ("key", where.key),
+            ("remote", where.remote),
+        ):
+            if value is not None:
+                tests.append(f"c.{column} = ?")
+                args.append(value)
+        if where.state:
+            tests.append(f"c.state IN ({', '.join('?' * len(where.state))})")
+            args.extend(where.state)
+        if where.before is not None:
+            tests.append("(c.created, c.id) < (?, ?)")
+            args.extend(where.before)  # type: ignore[arg-type]
+        condition = f"WHERE {' AND '.join(tests)}" if tests else ""
+        found = await self.rows(
+            f"SELECT {_CALL} FROM calls c {condition} ORDER BY c.created DESC, c.id DESC LIMIT ?", (*args, where.limit)
+        )
+        return [CallRow(*values) for values in found]
+
+    async def next_call_due(self, remotes: tuple[str, ...]) -> float | None:
+        if not remotes:
+            return None
+        found = await self.rows(
+            f"SELECT min(due) FROM calls WHERE due IS NOT NULL AND remote IN ({', '.join('?' * len(remotes))})", remotes
+        )
+        return found[0][0]  # type: ignore[no-any-return]
+
+    async def costs(self, where: CostFilter) -> list[Cost]:
+        tests, args = [], []
+        for test, value in (
+            ("c.tenant = ?", where.tenant),
+            ("c.workflow = ?", where.workflow),
+            ("c.job = ?", where.job),
+            ("c.job IN (SELECT job FROM members WHERE batch = ?)", where.batch),
+            ("c.created >= ?", where.since),
+            ("c.created < ?", where.until),
+        ):
+            if value is not None:
+                tests.append(test)
+                args.append(value)
+        groups = [self.day_of("c.created") if name == "day" else f"c.{name}" for name in where.by]
+        live = ", ".join(f"'{state}'" for state in sorted(LIVE))
+        sums = ", ".join(f"CAST(coalesce(sum({column}), 0) AS bigint)" for column in (
+            f"CASE WHEN c.state IN ({live}) THEN 1 ELSE 0 END",
+            f"CASE WHEN c.state IN ({live}) THEN 0 ELSE c.input END",
+            f"CASE WHEN c.state IN ({live}) THEN 0 ELSE c.output END",
+            "c.cached",
+            "c.cost",
+            f"CASE WHEN c.state IN ({live}) THEN c.estimate ELSE 0 END",
+        ))  # fmt: skip
+        selected = "".join(f"{group}, " for group in groups)
+        condition = f"WHERE {' AND '.join(tests)}" if tests else ""
+        grouped = f"GROUP BY {', '.join(groups)} ORDER BY {', '.join(groups)}" if groups else ""
+        found = await self.rows(f"SELECT {selected}count(*), {sums} FROM calls c {condition} {grouped}", tuple(args))
+        return [Cost(tuple(map(str, values[: len(groups)])), *values[len(groups) :]) for values in found if values[-7]]
+
+    def day_of(self, column: str) -> str:
+        """SQL for the UTC day of a time, as text."""
+        raise NotImplementedError
+
+    async def budgets(self) -> list[Budget]:
+        found = await self.rows(
+            "SELECT scope, most, spent, CAST(coalesce((SELECT sum(amount) FROM holds"
+            " WHERE name = 'budget:' || scope), 0) AS bigint) FROM budgets ORDER BY scope",
+            (),
+        )
+        return [Budget(*values) for values in found]
 
     async def halting(self, worker: str) -> dict[str, str]:
         found = await self.rows(

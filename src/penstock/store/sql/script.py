@@ -25,6 +25,8 @@ from penstock.store.protocol import (
     Control,
     Fire,
     HandBack,
+    Intend,
+    Learn,
     Leave,
     Note,
     Op,
@@ -32,20 +34,22 @@ from penstock.store.protocol import (
     RemoveSchedule,
     RetryBatch,
     Seal,
+    SetBudget,
     SetLimits,
     SetSchedule,
     Submit,
+    TakeCalls,
     TakeLock,
     Tidied,
     Tidy,
     Write,
 )
-from penstock.store.sql.claims import Claims
+from penstock.store.sql.calls import Calls
 from penstock.store.sql.commits import lost
 from penstock.store.sql.requests import Ask, Contended, Guarded, Opening, Steps, Tell
 
 
-class Script(Claims):
+class Script(Calls):
     """A group of operations on its way; the parts it is made of are its bases."""
 
     def run(self) -> Steps[Applied]:
@@ -121,6 +125,7 @@ class Script(Claims):
         if last.id != row.id:
             raise Conflict(f"job {row.id} has been run again already")
         fresh = yield from self._create([new], [row.run + 1])
+        yield from self._inherit_calls([(fresh[0].id, row.id)])
         self.events.append(Event(fresh[0].id, self.now, "retry", fresh[0].step, fresh[0].status, worker=op.actor))
         yield from self._settle([])
         return fresh[0]
@@ -194,6 +199,7 @@ class Script(Claims):
 
     def _tidy(self, op: Tidy) -> Steps[Tidied]:
         given_up, woken = yield from self._wake_and_give_up()
+        yield Tell("orphan_calls", [(self.now,)])
         dropped = 0
         for keep, statuses in ((op.keep_completed, ["completed", "canceled"]), (op.keep_failed, ["failed"])):
             if keep is None:
@@ -204,6 +210,7 @@ class Script(Claims):
             dropped += len(old)
             yield Tell("drop_history", [(job,) for job, _ in old])
             yield Tell("drop_members", [(job,) for job, _ in old])
+            yield Tell("strip_calls", [(job,) for job, _ in old])
             stripped = [(job,) for job, tombstone in old if tombstone]
             gone = [(job,) for job, tombstone in old if not tombstone]
             if stripped:
@@ -233,6 +240,10 @@ _OTHERS: dict[type, Handler] = {
     HandBack: Script._hand_back,
     Tidy: Script._tidy,
     Write: Script._write,
+    Intend: Script._intend,
+    Learn: Script._learn,
+    TakeCalls: Script._take_calls,
+    SetBudget: Script._set_budget,
 }
 _BY_ID: dict[type, Handler] = {ClaimJob: Script.claim_job}
 _BY_PRIORITY: dict[type, Handler] = {Claim: Script.claim}

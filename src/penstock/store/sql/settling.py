@@ -67,5 +67,12 @@ class Settling:
         found = yield Ask("lock_jobs", (sorted(ids),))
         return {values[0]: JobRow(*values) for values in found}
 
+    def _inherit_calls(self, heirs: list[tuple[str, str]]) -> Steps[None]:
+        """The next run of a failed job gets its remote calls, paid for already, and its budget: (new id, old id)."""
+        if heirs:
+            yield Tell("inherit_calls", heirs)
+            yield Tell("inherit_holds", [(f"budget:job:{new}", f"budget:job:{old}") for new, old in heirs])
+            yield Tell("inherit_budget", [(f"job:{new}", f"job:{old}") for new, old in heirs])
+
     def _end_members(self, final: dict[str, JobRow]) -> Steps[None]:
         raise NotImplementedError

@@ -167,6 +167,9 @@ class SqliteStore(Reading):
         with _translated(self.url):
             return await self._off_loop(self._reader, lambda: connection.execute(sql, _bound(args)).fetchall())
 
+    def day_of(self, column: str) -> str:
+        return f"strftime('%Y-%m-%d', {column}, 'unixepoch')"
+
     def on_change(self, listener: Callable[[set[str]], None]) -> Callable[[], None]:
         """`PRAGMA data_version` changes when another connection has committed: cheap to ask, and it needs no server."""
         self._listeners.append(listener)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from penstock.engine.call import CALL_CHANGING, CALL_COLUMNS, ENDED, LIVE
 from penstock.engine.model import CHANGING_COLUMNS, EVENT_COLUMNS, FIXED_COLUMNS, JOB_COLUMNS
 
 Dialect = Literal["sqlite", "postgresql"]
@@ -72,10 +73,24 @@ _INTEGERS = frozenset(
         "failed",
         "canceled",
         "most",
+        "unwanted",
+        "looks",
+        "strikes",
+        "done",
+        "total",
+        "input",
+        "output",
+        "cached",
+        "thinking",
+        "estimate",
+        "cost",
+        "amount",
+        "spent",
     ]
 )
 _FLOATS = frozenset(
-    ["aged_from", "created", "due", "started", "entered", "finished", "at", "took", "sealed", "taken", "seen", "expires", "next_due", "last_fired"]
+    ["aged_from", "created", "due", "started", "entered", "finished", "at", "took", "sealed", "taken", "seen", "expires", "next_due", "last_fired",
+     "submit_before", "submitted", "checked"]
 )  # fmt: skip
 
 
@@ -139,6 +154,8 @@ def statements(dialect: Dialect) -> dict[str, str]:
     skip = w.pick("", "FOR UPDATE SKIP LOCKED")
     one, two, three = (w.arg(n) for n in (1, 2, 3))
     now = w.arg(1, "float8")
+    call = _names(CALL_COLUMNS)
+    ended, live = (", ".join(f"'{state}'" for state in sorted(states)) for states in (ENDED, LIVE))
     return {
         # Reading jobs in order to change them, always in the order of their ids.
         "lock_jobs": f"SELECT {job} FROM jobs WHERE id IN {w.among(1)} ORDER BY id {lock}",
@@ -230,6 +247,57 @@ def statements(dialect: Dialect) -> dict[str, str]:
             " AND NOT EXISTS (SELECT 1 FROM jobs WHERE phase = 'held' AND worker = ?3)",
             "DELETE FROM workers USING unnest($1::text[], $2::float8[], $3::text[]) AS v(id, now, again) WHERE workers.id = v.id"
             " AND workers.expires <= v.now AND NOT EXISTS (SELECT 1 FROM jobs WHERE phase = 'held' AND worker = v.again)",
+        ),
+        # Remote calls: a row each, what the live ones hold, and what may be spent.
+        "call": f"SELECT {call} FROM calls WHERE id = {one}",
+        "lock_call": f"SELECT {call} FROM calls WHERE id = {one} {lock}",
+        "last_call": f"SELECT {call} FROM calls WHERE job = {one} AND key = {two} ORDER BY attempt DESC LIMIT 1",
+        "insert_calls": w.insert("calls", CALL_COLUMNS, "ON CONFLICT DO NOTHING"),
+        "put_calls": w.update("calls", CALL_CHANGING, ("id",)),
+        "take_calls": (
+            f"SELECT {call} FROM calls WHERE due IS NOT NULL AND due <= {now} AND remote IN {w.among(2)} ORDER BY due, id"
+            f" LIMIT {w.arg(3, 'bigint')} {skip}"
+        ),
+        "over_calls": f"SELECT 1 FROM calls WHERE id IN {w.among(1)} AND state IN ({ended}, 'quarantined') LIMIT 1",
+        "superseded": f"SELECT 1 FROM calls WHERE job = {one} AND key = {two} AND attempt > {w.arg(3, 'bigint')} LIMIT 1",
+        # A job that was canceled, or is done without waiting for them, wants its calls no more; a failed one may be retried.
+        "orphan_calls": (
+            f"UPDATE calls SET unwanted = 1, due = {w.pick('?1', '($1::float8[])[1]')} WHERE unwanted = 0"
+            " AND state IN ('intent', 'submitted', 'running', 'overdue') AND EXISTS (SELECT 1 FROM jobs WHERE jobs.id = calls.job"
+            " AND jobs.status IN ('canceling', 'canceled', 'completed'))"
+        ),
+        "inherit_calls": w.pick(
+            "UPDATE calls SET job = ?1, unwanted = 0 WHERE job = ?2",
+            "UPDATE calls SET job = v.new, unwanted = 0 FROM unnest($1::text[], $2::text[]) AS v(new, old) WHERE calls.job = v.old",
+        ),
+        "inherit_holds": w.pick(
+            "UPDATE holds SET name = ?1 WHERE name = ?2",
+            "UPDATE holds SET name = v.new FROM unnest($1::text[], $2::text[]) AS v(new, old) WHERE holds.name = v.old",
+        ),
+        "inherit_budget": w.pick(
+            "UPDATE budgets SET scope = ?1 WHERE scope = ?2",
+            "UPDATE budgets SET scope = v.new FROM unnest($1::text[], $2::text[]) AS v(new, old) WHERE budgets.scope = v.old",
+        ),
+        "calls_of_job": f"SELECT {call} FROM calls WHERE job = {one} ORDER BY id {lock}",
+        "strip_calls": w.pick(
+            f"UPDATE calls SET prepared = '{{}}', result = NULL WHERE job = ?1 AND state IN ({ended})",
+            "UPDATE calls SET prepared = '{}', result = NULL FROM unnest($1::text[]) AS v(job)"
+            f" WHERE calls.job = v.job AND calls.state IN ({ended})",
+        ),
+        "insert_holds": w.insert("holds", ("name", "call", "amount"), "ON CONFLICT DO NOTHING"),
+        "free_holds": w.delete("holds", ("call",)),
+        "held_amounts": f"SELECT name, CAST(sum(amount) AS bigint) FROM holds WHERE name IN {w.among(1)} GROUP BY name",
+        "budgets": f"SELECT scope, most, spent FROM budgets WHERE scope IN {w.among(1)} ORDER BY scope {lock}",
+        "put_budget": w.insert("budgets", ("scope", "most", "spent"), "ON CONFLICT (scope) DO UPDATE SET most = excluded.most"),
+        "drop_budget": w.delete("budgets", ("scope",)),
+        "spend": w.pick(
+            "UPDATE budgets SET spent = spent + ?1 WHERE scope = ?2",
+            "UPDATE budgets SET spent = spent + v.amount FROM unnest($1::bigint[], $2::text[]) AS v(amount, scope)"
+            " WHERE budgets.scope = v.scope",
+        ),
+        "calls_in_tenant": f"SELECT {call} FROM calls WHERE tenant = {one} AND state IN ({live}) ORDER BY id {lock}",
+        "calls_in_batch": (
+            f"SELECT {call} FROM calls WHERE job IN (SELECT job FROM members WHERE batch = {one}) ORDER BY id {lock}"
         ),
         # Limits and schedules.
         "drop_limits": "DELETE FROM limits",

@@ -1,0 +1,81 @@
+"""Foreign pictures made harmless: decoded once, by Pillow, within bounds, to grey pixels. Runs in a child process."""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections.abc import Iterator
+
+from PIL import Image, ImageOps
+
+from penstock.gemini_local.backends.unreadable import Unreadable
+
+FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP", "PPM", "JPEG2000", "AVIF")
+
+MOST_PIXELS = 80_000_000
+"""What is decoded at all: A4 at 900 dpi. Grey and colour together need a third of a gigabyte."""
+
+ENOUGH_PIXELS = 16_000_000
+"""What is read: A4 at 400 dpi. Finer scans are made smaller, since OCR gets slower but not better."""
+
+
+def frames(data: bytes) -> Iterator[Image.Image]:
+    """The pictures in a file, upright and grey, one at a time: every page of a TIFF, else the first picture."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        try:
+            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+                several = image.format == "TIFF"
+                _check(image)
+                yield _grey(image)
+                while several and _next(image):
+                    _check(image)
+                    yield _grey(image)
+        except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+            raise _too_large("") from error
+        except Image.UnidentifiedImageError:
+            raise Unreadable("this is neither an image that is read here nor a PDF") from None
+        except Unreadable:
+            raise
+        except (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, TypeError, ArithmeticError) as error:
+            raise Unreadable(f"the image is damaged: {error}") from error
+
+
+def within(image: Image.Image, most: int = ENOUGH_PIXELS) -> Image.Image:
+    """The picture, made smaller if it has more pixels than are of use."""
+    pixels = image.width * image.height
+    if pixels <= most:
+        return image
+    scale = math.sqrt(most / pixels)
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    return image.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
+
+
+def _grey(image: Image.Image) -> Image.Image:
+    image.load()
+    upright = ImageOps.exif_transpose(image)
+    if upright.mode.startswith("I;16"):
+        upright = upright.point(lambda value: value / 256).convert("L")
+    if upright.has_transparency_data:
+        opaque = Image.new("RGBA", upright.size, "white")
+        upright = Image.alpha_composite(opaque, upright.convert("RGBA"))
+    return within(upright.convert("L"))
+
+
+def _next(image: Image.Image) -> bool:
+    try:
+        image.seek(image.tell() + 1)
+    except EOFError:
+        return False
+    return True
+
+
+def _check(image: Image.Image) -> None:
+    if image.width * image.height > MOST_PIXELS:
+        raise _too_large(f" of {image.width}×{image.height} pixels")
+
+
+def _too_large(size: str) -> Unreadable:
+    return Unreadable(f"the image{size} is too large: at most {MOST_PIXELS // 1_000_000} million pixels are read")

@@ -1,0 +1,112 @@
+"""What child processes do for the local Gemini: bytes of a foreign file in, pages as JSON (or pictures) out."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+import pypdfium2 as pdfium
+from PIL import Image
+
+from penstock.gemini_local.backends import images, ocr, pdf
+from penstock.gemini_local.backends.unreadable import Unreadable
+from penstock.gemini_local.readers.page import Page, to_json
+from penstock.remote.pool.pages import page_done
+
+ONE_PAGE = 60.0
+"""Seconds for the OCR of one page; an ordinary one takes one or two."""
+
+MUCH = 8 * 2**20
+"""Bytes of pages that are handed in before the next page is begun."""
+
+
+def read_document(args: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[dict[str, Any], list[bytes]]:
+    """The pages of the image or PDF in `blobs[0]` as a blob of JSON, from page `first` on, until `seconds` have passed
+    or there is much to hand in: then `next` is the page to go on with. A document of more than `pages` pages is
+    refused rather than cut."""
+    (data,) = blobs
+    until = time.monotonic() + args.get("seconds", 20.0)
+    pages: list[bytes] = []
+    at = args.get("first", 0)
+    with closing(_pages(data, at, args["pages"])) as coming:
+        for page in coming:
+            pages.append(json.dumps(to_json(page), ensure_ascii=False, separators=(",", ":")).encode())
+            at += 1
+            if time.monotonic() >= until or sum(map(len, pages)) > MUCH:
+                return {"next": at}, [b"[" + b",".join(pages) + b"]"]
+    return {"next": None}, [b"[" + b",".join(pages) + b"]"]
+
+
+def render_document(args: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[dict[str, Any], list[bytes]]:
+    """The pages of an image or PDF as JPEGs, for models that take nothing else."""
+    (data,) = blobs
+    pictures: list[bytes] = []
+    for image in _pictures(data, args["pages"]):
+        out = io.BytesIO()
+        images.within(image, 4_000_000).save(out, "JPEG", quality=85)
+        pictures.append(out.getvalue())
+    return {"mime": "image/jpeg"}, pictures
+
+
+def is_pdf(data: bytes) -> bool:
+    """By the mark that may stand anywhere in the first kilobyte."""
+    return b"%PDF-" in data[:1024]
+
+
+def _pages(data: bytes, first: int, most: int) -> Iterator[Page]:
+    if not is_pdf(data):
+        for number, image in enumerate(images.frames(data)):
+            _check(number + 1, most)
+            if number >= first:
+                page_done()
+                yield ocr.read_image(image, timeout=ONE_PAGE)
+        return
+    with pdf.opened(data) as document:
+        _check(len(document), most)
+        for number in range(first, len(document)):
+            page_done()
+            with closing(_loaded(document, number)) as page:
+                yield _read_pdf_page(page)
+
+
+def _pictures(data: bytes, most: int) -> Iterator[Image.Image]:
+    if not is_pdf(data):
+        for number, image in enumerate(images.frames(data)):
+            _check(number + 1, most)
+            page_done()
+            yield image
+        return
+    with pdf.opened(data) as document:
+        _check(len(document), most)
+        for number in range(len(document)):
+            page_done()
+            with closing(_loaded(document, number)) as page:
+                yield pdf.picture(page)
+
+
+def _read_pdf_page(page: pdfium.PdfPage) -> Page:
+    own = pdf.page_text(page)
+    if own is not None:
+        return own
+    if pdf.is_blank(page):
+        width, height = page.get_size()
+        return Page(max(1, round(width)), max(1, round(height)), (), "text")
+    return ocr.read_image(pdf.picture(page), timeout=ONE_PAGE, dpi=pdf.DPI)
+
+
+def _loaded(document: pdfium.PdfDocument, number: int) -> pdfium.PdfPage:
+    try:
+        return document[number]
+    except pdfium.PdfiumError as error:
+        raise Unreadable(f"page {number + 1} of the PDF is damaged ({error})") from None
+
+
+def _check(pages: int, most: int) -> None:
+    if pages > most:
+        raise Unreadable(f"the document has {pages} pages or more; at most {most} are read: split it")
+    if pages == 0:
+        raise Unreadable("the PDF has no pages")

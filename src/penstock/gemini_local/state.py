@@ -1,0 +1,114 @@
+"""What the local Gemini remembers: one SQLite database and a folder of blobs, both under one lock.
+
+Every statement runs on the event loop: each touches few rows, and commits do not wait for the disk unless what they
+store has been promised (`durable`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS uploads (
+    id TEXT PRIMARY KEY, name TEXT, title TEXT, mime TEXT NOT NULL, declared INTEGER, created REAL NOT NULL,
+    file TEXT
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS files (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, title TEXT, mime TEXT NOT NULL,
+    size INTEGER NOT NULL, sha256 TEXT NOT NULL, created REAL NOT NULL, expires REAL NOT NULL, source TEXT NOT NULL,
+    blob TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS batches (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, embeds INTEGER NOT NULL, inline INTEGER NOT NULL,
+    model TEXT NOT NULL, title TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL, started REAL, ended REAL,
+    state TEXT NOT NULL, rows INTEGER NOT NULL, succeeded INTEGER NOT NULL DEFAULT 0,
+    failed INTEGER NOT NULL DEFAULT 0, tokens INTEGER NOT NULL, error TEXT, faults TEXT NOT NULL DEFAULT '[]',
+    deleted INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX IF NOT EXISTS unfinished ON batches (number) WHERE ended IS NULL;
+CREATE TABLE IF NOT EXISTS caches (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, title TEXT, model TEXT NOT NULL,
+    created REAL NOT NULL, updated REAL NOT NULL, expires REAL NOT NULL, tokens INTEGER NOT NULL, content TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS faults (
+    position INTEGER PRIMARY KEY, spec TEXT NOT NULL, seen INTEGER NOT NULL DEFAULT 0,
+    applied INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE IF NOT EXISTS journal (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, method TEXT NOT NULL, path TEXT NOT NULL,
+    operation TEXT NOT NULL, status INTEGER, label TEXT, size INTEGER NOT NULL, fault TEXT
+);
+"""
+
+
+class FolderTaken(Exception):
+    """Another server works in this folder."""
+
+
+class State:
+    """The only owner of a state folder, until `close`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.blobs = folder / "blobs"
+        self.blobs.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise FolderTaken(f"another local Gemini works in {folder}: stop it, or give this one another folder") from None
+        self.db = sqlite3.connect(folder / "state.db", isolation_level=None, check_same_thread=False, timeout=10)
+        self.db.row_factory = sqlite3.Row
+        self.db.execute("PRAGMA journal_mode=WAL")
+        self.db.execute("PRAGMA synchronous=NORMAL")
+        self.db.executescript(SCHEMA)
+
+    @contextmanager
+    def transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """All of it or nothing. `durable`: on disk, with everything before it, when the block is left."""
+        db = self.db
+        if durable:
+            db.execute("PRAGMA synchronous=FULL")
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            yield db
+        except BaseException:
+            db.execute("ROLLBACK")
+            raise
+        else:
+            db.execute("COMMIT")
+        finally:
+            if durable:
+                db.execute("PRAGMA synchronous=NORMAL")
+
+    def fact(self, name: str, default: float = 0.0) -> float:
+        row = self.db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return default if row is None else float(row["value"])
+
+    def set_fact(self, name: str, value: float) -> None:
+        self.db.execute("INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)", (name, value))
+
+    def blob(self, name: str) -> Path:
+        return self.blobs / name
+
+    def drop_blob(self, name: str) -> None:
+        self.blob(name).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self.transaction() as db:
+            for table in ("facts", "uploads", "files", "batches", "caches", "faults", "journal"):
+                db.execute(f"DELETE FROM {table}")
+        for path in self.blobs.iterdir():
+            path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        self.db.close()
+        os.close(self._lock)

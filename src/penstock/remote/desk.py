@@ -1,0 +1,289 @@
+"""Where remote calls are made: a step asks, the store records, the other side is told, and what it answers is kept.
+
+The order is always the same, so that a crash between any two lines loses nothing: everything free first (`prepare`),
+then the intent in the store, then the one request that may cost money, then its answer in the store. What happens to
+a call after that is `tending.py`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import from_json, to_json
+
+from penstock.engine.call import (
+    LIVE,
+    REPEATED,
+    Call,
+    CallRow,
+    Fact,
+    NewCall,
+    call_id,
+    label_of,
+    view,
+)
+from penstock.engine.engine import Engine
+from penstock.engine.errors import Ambiguous, Conflict, InvalidRequest, NotFound, Permanent, StepError, Transient
+from penstock.engine.identity import checked_key
+from penstock.engine.model import JobRow
+from penstock.remote.protocol import Accepted, Collected, Order, Plan, Remote
+from penstock.remote.tending import AT_ONCE, INTERRUPTED, Tending, proof_delay
+from penstock.store.protocol import Intend, Intended, Learn
+
+log = logging.getLogger("penstock.remote")
+
+MOST_REPEATS = 5
+"""How often a call is made again because nobody knows what became of the last one."""
+
+SENDING_WINDOW = 60.0
+"""Seconds from the intent within which a call must be on its way; not sent by then, it is not sent at all."""
+
+
+class CallDesk:
+    """One for each engine. Knows the remotes by name (some are made only when they are first asked for), and keeps
+    each call's files in a folder of its own."""
+
+    def __init__(
+        self,
+        folder: Path,
+        remotes: Iterable[Remote] = (),
+        *,
+        factories: Mapping[str, Callable[[], Remote]] | None = None,
+    ) -> None:
+        self._folder = folder
+        self._remotes: dict[str, Remote] = {}
+        self._factories = dict(factories or {})
+        self._making: dict[tuple[str, str], asyncio.Future[Call]] = {}
+        self._engine: Engine | None = None
+        self._tending: Tending | None = None
+        for remote in remotes:
+            self.add(remote)
+
+    def connect(self, engine: Engine) -> None:
+        self._engine = engine
+        self._tending = Tending(engine, self)
+
+    def add(self, remote: Remote) -> None:
+        """From now on calls of this remote are looked after here."""
+        known = self._remotes.setdefault(remote.name, remote)
+        if known is not remote:
+            raise InvalidRequest(f"there is another remote named {remote.name!r} already")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted({*self._remotes, *self._factories}))
+
+    def remote(self, name: str) -> Remote:
+        if name not in self._remotes and name in self._factories:
+            self._remotes[name] = self._factories[name]()
+        if name not in self._remotes:
+            known = ", ".join(self.names) or "none"
+            raise NotFound(f"no remote {name!r} is known here (known: {known}): give it to Penstock(remotes=[...])")
+        return self._remotes[name]
+
+    @property
+    def engine(self) -> Engine:
+        if self._engine is None:
+            raise InvalidRequest("these remotes belong to no engine yet")
+        return self._engine
+
+    @property
+    def tending(self) -> Tending:
+        if self._tending is None:
+            raise InvalidRequest("these remotes belong to no engine yet")
+        return self._tending
+
+    def order(self, row: CallRow, request: Any = None) -> Order:
+        return Order(
+            label=label_of(row.id),
+            tenant=row.tenant,
+            job=row.job,
+            key=row.key,
+            attempt=row.attempt,
+            request=request,
+            folder=self.folder_of(row.id),
+            prepared=from_json(row.prepared),
+        )
+
+    def folder_of(self, call: str) -> Path:
+        return self._folder / call[:2] / call
+
+    async def close(self) -> None:
+        for remote in self._remotes.values():
+            await remote.close()
+
+    async def tend(self, room: int = AT_ONCE) -> int:
+        return await self.tending.tend(room)
+
+    async def until_next(self, longest: float) -> None:
+        await self.tending.until_next(longest)
+
+    async def make(self, job: JobRow, remote: Remote | str, key: str, request: Any, *, attempts: int) -> Call:
+        """The job's call of that key: made if it was not, looked up if it was. One at a time for each key."""
+        if not isinstance(remote, str):
+            self.add(remote)
+            remote = remote.name
+        place = (job.id, checked_key(key))
+        while (running := self._making.get(place)) is not None:
+            await asyncio.wait([running])
+        made: asyncio.Future[Call] = asyncio.get_running_loop().create_future()
+        self._making[place] = made
+        try:
+            return await self._make(job, self.remote(remote), key, request, attempts)
+        finally:
+            del self._making[place]
+            made.cancel()
+
+    async def _make(self, job: JobRow, remote: Remote, key: str, request: Any, attempts: int) -> Call:
+        digest = digest_of(request)
+        last = await self.engine.store.last_call(job.id, key)
+        if last is not None and last.state == "intent":
+            last = await self._unheard(last, remote)
+        attempt = next_attempt(last, attempts=attempts)
+        if attempt is None:
+            assert last is not None
+            return self._answer(last, remote, digest)
+        plan, new = await self._planned(job, remote, key, attempt, request, digest)
+        intended: Intended = await self.engine.commit(Intend(job.id, job.epoch, new))
+        if not intended.sends:
+            return self._answer(intended.row, remote, digest)
+        order = replace(self.order(intended.row, request), prepared=plan.prepared)
+        return self._answer(await self._send(intended.row, order, remote), remote, digest)
+
+    async def _unheard(self, row: CallRow, remote: Remote) -> CallRow:
+        """A call that was about to be sent, by a tick that is gone. Only what cannot be looked up is settled here."""
+        if remote.guarantee == "findable":
+            return row
+        kind = "lost" if remote.guarantee == "repeatable" else "refused"
+        return await self.learn(Fact(call=row.id, kind=kind, error=INTERRUPTED))
+
+    async def _planned(
+        self, job: JobRow, remote: Remote, key: str, attempt: int, request: Any, digest: str
+    ) -> tuple[Plan, NewCall]:
+        call = call_id(job.id, key, attempt)
+        order = Order(
+            label=label_of(call),
+            tenant=job.tenant,
+            job=job.id,
+            key=key,
+            attempt=attempt,
+            request=request,
+            folder=self.folder_of(call),
+        )
+        plan = await remote.prepare(order)
+        new = NewCall(
+            remote=remote.name,
+            key=key,
+            attempt=attempt,
+            model=plan.model,
+            digest=digest,
+            prepared=to_json(dict(plan.prepared)).decode(),
+            holds=plan.holds,
+            estimate=plan.estimate,
+            window=SENDING_WINDOW,
+            proof_after=proof_delay(remote),
+        )
+        return plan, new
+
+    async def _send(self, row: CallRow, order: Order, remote: Remote) -> CallRow:
+        engine = self.engine
+        if row.submit_before is not None and engine.clock.now() + engine.skew > row.submit_before:
+            await self.learn(Fact(call=row.id, kind="refused", error="not sent in time"))
+            raise Transient(f"call {row.key!r} was not sent within {SENDING_WINDOW:g} s of its intent")
+        try:
+            async with asyncio.timeout(remote.submit_timeout):
+                answer = await remote.submit(order)
+        except Ambiguous as error:
+            return await self._nobody_knows(row, remote, error)
+        except (StepError, InvalidRequest) as error:
+            await self.learn(Fact(call=row.id, kind="refused", error=str(error)))
+            raise
+        except Exception as error:
+            return await self._nobody_knows(row, remote, error)
+        if isinstance(answer, Accepted):
+            fact = Fact(call=row.id, kind="sent", provider_id=answer.provider_id, look_in=remote.poll_every)
+        else:
+            fact = collected_fact(row.id, answer)
+        told = await self.learn(fact)
+        self.tending.news()
+        return told
+
+    async def _nobody_knows(self, row: CallRow, remote: Remote, error: Exception) -> CallRow:
+        """Sent, perhaps. What can be looked up is looked up at once; the rest is up to the step's own retries."""
+        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        log.warning(
+            "call %s (%s %s): no answer, nobody knows whether it was taken: %s", row.id, row.remote, row.key, told
+        )
+        if remote.guarantee == "findable":
+            found = await self.learn(Fact(call=row.id, kind="missed", error=told, look_in=remote.poll_every))
+            self.tending.news()
+            return found
+        kind = "lost" if remote.guarantee == "repeatable" else "refused"
+        await self.learn(Fact(call=row.id, kind=kind, error=told))
+        raise Transient(f"{remote.name} gave no answer: {told}") from error
+
+    async def learn(self, fact: Fact) -> CallRow:
+        """Facts about money land even if the step that learned them is stopped meanwhile."""
+        landing = self.engine.in_background(self.engine.commit(Learn(fact)))
+        row: CallRow = await asyncio.shield(landing)
+        return row
+
+    def _answer(self, row: CallRow, remote: Remote, digest: str) -> Call:
+        if row.state == "quarantined":
+            raise Ambiguous(
+                f"call {row.id} ({row.remote} {row.key}) is quarantined: {row.error};"
+                f" look at {row.remote}, then decide: 'penstock calls adopt|resubmit|discard {row.id}'"
+            )
+        if row.digest and row.digest != digest and (row.state in LIVE or row.state == "collected"):
+            raise Conflict(
+                f"call {row.key!r} of job {row.job} was made with another request: give each request a key of its own"
+            )
+        if row.state in REPEATED:
+            raise Permanent(
+                f"call {row.key!r} was made {row.attempt} times and nobody knows what became of any: {row.error}"
+            )
+        return view(row)
+
+
+def next_attempt(last: CallRow | None, *, attempts: int) -> int | None:
+    """Which attempt is to be sent now; None: the last one stands."""
+    if last is None:
+        return 1
+    if last.state == "unsent":
+        return last.attempt
+    if last.state in REPEATED:
+        return last.attempt + 1 if last.attempt < attempts + MOST_REPEATS else None
+    if last.state in ("failed", "expired", "cancelled"):
+        return last.attempt + 1 if last.attempt < attempts else None
+    return None
+
+
+def digest_of(request: Any) -> str:
+    """The same for the same request, however its fields are ordered."""
+    plain = request.model_dump(mode="json") if isinstance(request, BaseModel) else request
+    text = to_json(plain, fallback=str)
+    ordered = to_json(_sorted(from_json(text)))
+    return hashlib.sha256(ordered).hexdigest()[:32]
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
+
+
+def collected_fact(call: str, collected: Collected) -> Fact:
+    return Fact(
+        call=call,
+        kind="collected",
+        result=to_json(collected.result).decode(),
+        usage=collected.usage,
+        cost=collected.cost,
+    )

@@ -1,0 +1,224 @@
+"""Every way in which a call to Gemini fails, mapped once to the types Penstock acts on.
+
+Two things decide: whether the request may have reached Google, and whether trying again can help. For a create, which
+is not idempotent, "may have reached" is `Ambiguous`; for everything else it is just `Transient`.
+
+    NOT_TAKEN   nothing went out, or it was turned away for now: Transient
+    MAYBE       it may have arrived: Ambiguous for a create, Transient otherwise
+    REFUSED     Google said no, or the request cannot be made: Permanent
+"""
+
+from __future__ import annotations
+
+import contextlib
+import email.utils
+import re
+from collections.abc import Iterator, Mapping
+from enum import Enum, auto
+from typing import Any
+
+from penstock.engine.errors import Ambiguous, PenstockError, Permanent, RateLimited, StepError, Transient
+
+
+class Fate(Enum):
+    NOT_TAKEN = auto()
+    MAYBE = auto()
+    REFUSED = auto()
+    LATER = auto()
+
+
+STATUSES: dict[int, Fate] = {
+    400: Fate.REFUSED,
+    401: Fate.REFUSED,
+    403: Fate.REFUSED,
+    404: Fate.REFUSED,
+    405: Fate.REFUSED,
+    408: Fate.MAYBE,
+    409: Fate.NOT_TAKEN,
+    410: Fate.REFUSED,
+    412: Fate.REFUSED,
+    413: Fate.REFUSED,
+    415: Fate.REFUSED,
+    416: Fate.REFUSED,
+    422: Fate.REFUSED,
+    425: Fate.NOT_TAKEN,
+    429: Fate.LATER,
+    499: Fate.MAYBE,
+    501: Fate.REFUSED,
+}
+"""By HTTP status; what is not named here goes by its hundred, in `_by_hundred`."""
+
+FAMILIES: dict[str, Fate] = {
+    # httpx2 (and httpx, from which it was forked)
+    "ConnectError": Fate.NOT_TAKEN,
+    "ConnectTimeout": Fate.NOT_TAKEN,
+    "PoolTimeout": Fate.NOT_TAKEN,
+    "ProxyError": Fate.NOT_TAKEN,
+    "UnsupportedProtocol": Fate.REFUSED,
+    "InvalidURL": Fate.REFUSED,
+    "ReadTimeout": Fate.MAYBE,
+    "WriteTimeout": Fate.MAYBE,
+    "ReadError": Fate.MAYBE,
+    "WriteError": Fate.MAYBE,
+    "CloseError": Fate.MAYBE,
+    "RemoteProtocolError": Fate.MAYBE,
+    "LocalProtocolError": Fate.MAYBE,
+    "DecodingError": Fate.MAYBE,
+    "TooManyRedirects": Fate.REFUSED,
+    "StreamError": Fate.MAYBE,
+    "HTTPError": Fate.MAYBE,
+    # aiohttp, which the SDK prefers where it is installed; ours is told not to
+    "ClientConnectorError": Fate.NOT_TAKEN,
+    "ConnectionTimeoutError": Fate.NOT_TAKEN,
+    "ServerDisconnectedError": Fate.MAYBE,
+    "ClientOSError": Fate.MAYBE,
+    "ClientPayloadError": Fate.MAYBE,
+    "ServerTimeoutError": Fate.MAYBE,
+    "ClientError": Fate.MAYBE,
+    # google.auth, for Vertex AI: the token is fetched before anything is sent
+    "DefaultCredentialsError": Fate.REFUSED,
+    "RefreshError": Fate.REFUSED,
+    "TransportError": Fate.NOT_TAKEN,
+    "GoogleAuthError": Fate.REFUSED,
+    # an answer came, but cannot be read: json, pydantic, and the SDK's own
+    "JSONDecodeError": Fate.MAYBE,
+    "UnicodeDecodeError": Fate.MAYBE,
+    "ValidationError": Fate.MAYBE,
+    "UnknownApiResponseError": Fate.MAYBE,
+    "KeyError": Fate.MAYBE,
+}
+"""By the name of the class or of one of its bases, nearest first: the libraries need not be installed."""
+
+_LIBRARIES = {
+    "aiohttp": ("ClientConnectorError", "ConnectionTimeoutError", "ServerDisconnectedError", "ClientOSError")
+    + ("ClientPayloadError", "ServerTimeoutError", "ClientError"),
+    "google.auth": ("DefaultCredentialsError", "RefreshError", "TransportError", "GoogleAuthError"),
+}
+"""Names that mean this only when they come from there: the SDK has a ClientError, and httpx2 a TransportError."""
+
+_DELAY = re.compile(r"(\d+(?:\.\d+)?)s\Z")
+
+_KEY_HINT = "set GEMINI_API_KEY (or GOOGLE_API_KEY, or gemini.api_key in penstock.yaml) to a valid key"
+
+
+class Refused(Permanent):
+    """Google said no. `code` is the HTTP status, for the few who expect one."""
+
+    def __init__(self, message: str, *, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@contextlib.contextmanager
+def translated(what: str, *, create: bool = False) -> Iterator[None]:
+    """Errors inside come out as ours. `what` begins the message: "create the batch"."""
+    try:
+        yield
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise translate(error, what, create=create) from error
+
+
+def translate(error: Exception, what: str, *, create: bool = False) -> PenstockError:
+    """The one mapping. What nobody knows may have arrived."""
+    if isinstance(error, PenstockError):
+        return error
+    code = getattr(error, "code", None)
+    if isinstance(code, int) and _from(error, "google.genai"):
+        response = getattr(error, "response", None)
+        headers = getattr(response, "headers", None) or {}
+        return refusal(code, getattr(error, "details", None), headers, what, create=create)
+    return _judged(_fate(error), f"{what}: {_told(error)}", create=create)
+
+
+def refusal(status: int, body: Any, headers: Mapping[str, str], what: str, *, create: bool = False) -> StepError:
+    """What an HTTP answer other than 200 means."""
+    error = _error_of(body)
+    name = str(error.get("status") or "")
+    message = str(error.get("message") or "")[:500]
+    details = error.get("details")
+    reasons = [part for part in details if isinstance(part, dict)] if isinstance(details, list) else []
+    said = f"{what}: Gemini answered {status}" + (f" {name}" if name else "") + (f": {message}" if message else "")
+    fate = STATUSES.get(status) or _by_hundred(status)
+    if fate is Fate.LATER:
+        return RateLimited(said, retry_after=_retry_after(reasons, headers))
+    if fate is Fate.NOT_TAKENand name == "ALREADY_EXISTS":
+        fate = Fate.REFUSED
+    if fate is Fate.REFUSED:
+        bad_key = any(part.get("reason") == "API_KEY_INVALID" for part in reasons) or "API key not valid" in message
+        if bad_key or status == 401 or (status == 403 and "API key" in message):
+            said = f"{said}. Way out: {_KEY_HINT}"
+        elif 300 <= status < 400:
+            said = f"{said}. Redirects are not followed: check gemini.base_url"
+        return Refused(said, code=status)
+    return _judged(fate, said, create=create)
+
+
+def _by_hundred(status: int) -> Fate:
+    if 300 <= status < 500:
+        return Fate.REFUSED
+    return Fate.MAYBE
+
+
+def _fate(error: Exception) -> Fate:
+    for cls in type(error).__mro__:
+        known = FAMILIES.get(cls.__name__)
+        if known is None:
+            continue
+        library = next((name for name, names in _LIBRARIES.items() if cls.__name__ in names), None)
+        if library is None or cls.__module__.startswith(library):
+            return known
+    return Fate.MAYBE
+
+
+def _judged(fate: Fate, message: str, *, create: bool) -> StepError:
+    if fate is Fate.REFUSED:
+        return Permanent(message)
+    if fate is Fate.MAYBE and create:
+        return Ambiguous(f"{message} (Gemini may have taken the work: it is looked for, not sent again)")
+    return Transient(message)
+
+
+def _from(error: Exception, package: str) -> bool:
+    return any(cls.__module__.startswith(package) for cls in type(error).__mro__)
+
+
+def _told(error: Exception) -> str:
+    """What a person is shown. The text of a protocol error may quote a header, and with it the key."""
+    name = type(error).__name__
+    if name == "LocalProtocolError":
+        return name
+    text = str(error).split("\n", 1)[0][:300]
+    return f"{name}: {text}" if text else name
+
+
+def _error_of(body: Any) -> dict[str, Any]:
+    """The error object, wherever it is: some answers are a list of one, some have no envelope."""
+    if isinstance(body, list) and len(body) == 1:
+        body = body[0]
+    if not isinstance(body, dict):
+        return {"message": body if isinstance(body, str) else ""}
+    inner = body.get("error", body)
+    return inner if isinstance(inner, dict) else {"message": str(inner)}
+
+
+def _retry_after(details: list[dict[str, Any]], headers: Mapping[str, str]) -> float | None:
+    for part in details:
+        found = _DELAY.match(str(part.get("retryDelay", "")))
+        if found and str(part.get("@type", "")).endswith("RetryInfo"):
+            return float(found[1])
+    written = next((value for name, value in headers.items() if name.lower() == "retry-after"), "").strip()
+    if written.isdigit():
+        return float(written)
+    return _until(written, headers) if written else None
+
+
+def _until(moment: str, headers: Mapping[str, str]) -> float | None:
+    """A Retry-After that is a date, counted from the server's own Date: our clock may be another."""
+    sent = next((value for name, value in headers.items() if name.lower() == "date"), "")
+    try:
+        wait = email.utils.parsedate_to_datetime(moment) - email.utils.parsedate_to_datetime(sent)
+    except (TypeError, ValueError):
+        return None
+    return max(0.0, wait.total_seconds())

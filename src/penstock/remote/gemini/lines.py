@@ -1,0 +1,81 @@
+"""Lines of JSON in files that may be gigabytes: split at line feeds only, one line in memory at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pydantic_core import from_json
+
+from penstock.outputs.files import sync_folder
+
+LONGEST_LINE = 256 * 1024 * 1024
+"""Bytes. A longer line is skipped and told, never held."""
+
+_SURROGATES = {code: 0xFFFD for code in range(0xD800, 0xE000)}
+
+
+def lines(file: BinaryIO, longest: int = LONGEST_LINE) -> Iterator[bytes | None]:
+    """Each line that holds something, without its line feed; None for one that is too long. U+2028, U+0085 and their
+    like are content."""
+    while piece := file.readline(longest + 1):
+        if piece.endswith(b"\n") or len(piece) <= longest:
+            if stripped := piece.strip(b" \t\r\n"):
+                yield stripped
+            continue
+        yield None
+        while (piece := file.readline(longest + 1)) and not piece.endswith(b"\n"):
+            pass
+
+
+def decoded(line: bytes) -> tuple[Any, str | None]:
+    """A line's value, and what is wrong with it. What is no valid text or number is read with marks in place of the
+    damage, so that its key can still be told."""
+    try:
+        return from_json(line, allow_inf_nan=False), None
+    except ValueError as error:
+        reason = str(error)
+    try:
+        value = json.loads(line.decode("utf-8", "replace"), parse_constant=lambda name: None)
+        return _mended(value), f"damaged line: {reason}"
+    except (ValueError, RecursionError):
+        return None, f"no JSON: {reason}"
+
+
+def encoded(value: Any) -> bytes:
+    """One line: plain ASCII, so that nothing in it can be taken for a line's end."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.translate(_SURROGATES)
+    if isinstance(value, list):
+        return [_mended(item) for item in value]
+    if isinstance(value, dict):
+        return {_mended(key): _mended(item) for key, item in value.items()}
+    return value
+
+
+@contextlib.contextmanager
+def whole(target: Path, token: str) -> Iterator[BinaryIO]:
+    """A file that appears under its name when everything is in it and on the disk, or not at all."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.{token}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+            settle(file)
+        part.replace(target)
+        sync_folder(target.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def settle(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())

@@ -1,0 +1,123 @@
+"""Every setting of the Gemini remote, with its type, bounds and default. One flat group: `gemini:` in the file,
+`PENSTOCK_GEMINI__MODEL` in the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from penstock.config.duration import seconds
+
+GOOGLE = "https://generativelanguage.googleapis.com"
+KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+
+_MIB = 1024 * 1024
+
+
+def _caps(value: Any) -> Any:
+    """`gemini-3.8-flash=3000000, …`, as the environment writes them."""
+    if not isinstance(value, str):
+        return value
+    written: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in value.split(","))):
+        name, equals, most = (piece.strip() for piece in part.rpartition("="))
+        if not equals or not most.replace("_", "").isdigit():
+            raise ValueError(f"must be MODEL=NUMBER, with commas between several, not {part!r}")
+        written[name] = int(most)
+    return written
+
+
+Seconds = Annotated[float, BeforeValidator(seconds), Field(gt=0, allow_inf_nan=False)]
+Caps = Annotated[dict[str, Annotated[int, Field(ge=1)]], BeforeValidator(_caps)]
+
+
+class GeminiSettings(BaseModel):
+    """`tier` is the billing tier of the project; it and `enqueued_tokens` (by model) say how much may be enqueued."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    api_key: SecretStr | None = None
+    base_url: str = GOOGLE
+    api_version: Annotated[str, Field(pattern=r"^v\d+[a-z0-9]*$")] = "v1beta"
+    vertex_project: str | None = None
+    vertex_location: str | None = None
+
+    model: Annotated[str, Field(min_length=1)] = "gemini-3.8-flash"
+    embedding_model: Annotated[str, Field(min_length=1)] = "gemini-embedding-001"
+    max_output_tokens: Annotated[int, Field(ge=1)] = 65_536
+    prices: Path | None = None
+
+    tier: Annotated[Literal[1, 2, 3], BeforeValidator(lambda value: int(value) if isinstance(value, str) else value)] = 1
+    enqueued_tokens: Caps = Field(default_factory=dict)
+    batch_jobs: Annotated[int, Field(ge=1)] = 100
+    inline_rows: Annotated[int, Field(ge=0, le=10_000)] = 100
+    inline_bytes: Annotated[int, Field(ge=0, le=15_000_000)] = 4_000_000
+    count_sample: Annotated[int, Field(ge=0, le=100)] = 0
+
+    connect_timeout: Seconds = 10.0
+    request_timeout: Seconds = 60.0
+    create_timeout: Seconds = 120.0
+    generate_timeout: Seconds = 300.0
+    chunk_timeout: Seconds = 300.0
+    transfer_timeout: Seconds = 3600.0
+
+    attempts: Annotated[int, Field(ge=1, le=20)] = 5
+    upload_parallel: Annotated[int, Field(ge=1, le=64)] = 8
+    upload_chunk: Annotated[int, Field(ge=256 * 1024, le=64 * _MIB, multiple_of=256 * 1024)] = 8 * _MIB
+    files_live_for: Annotated[Seconds, Field(le=47.5 * 3600)] = 40 * 3600.0
+
+    listing_margin: Seconds = 300.0
+    poll_every: Seconds = 15.0
+    poll_at_most: Seconds = 600.0
+    overdue_after: Seconds = 24 * 3600.0
+
+    @field_validator("api_key")
+    @classmethod
+    def _fits_a_header(cls, key: SecretStr | None) -> SecretStr | None:
+        """A key with a line break would be refused by the HTTP client in a message that shows it."""
+        written = None if key is None else key.get_secret_value().strip()
+        if not written:
+            return None
+        if not written.isascii() or not written.isprintable() or " " in written:
+            raise ValueError("must be one word of printable ASCII characters")
+        return SecretStr(written)
+
+    @field_validator("base_url")
+    @classmethod
+    def _sound_url(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError("must be a URL like https://host or http://127.0.0.1:8801")
+        return url.rstrip("/")
+
+    @model_validator(mode="after")
+    def _whole_vertex(self) -> GeminiSettings:
+        if (self.vertex_project is None) != (self.vertex_location is None):
+            raise ValueError("vertex_project and vertex_location go together")
+        if self.poll_at_most < self.poll_every:
+            raise ValueError("poll_at_most must not be less than poll_every")
+        return self
+
+    @property
+    def vertex(self) -> bool:
+        return self.vertex_project is not None
+
+    @property
+    def on_loopback(self) -> bool:
+        """Our own machine: no proxy is asked, and no key is needed."""
+        return urlsplit(self.base_url).hostname in ("127.0.0.1", "::1", "localhost")
+
+
+def from_environment(environ: Mapping[str, str] | None = None, **told: Any) -> GeminiSettings:
+    """Settings as told, with the key (and the address) from the variables that Google's own client reads."""
+    environ = os.environ if environ is None else environ
+    if told.get("api_key") is None:
+        told["api_key"] = next((environ[name] for name in KEY_VARIABLES if environ.get(name, "").strip()), None)
+    if "base_url" not in told and environ.get("GOOGLE_GEMINI_BASE_URL", "").strip():
+        told["base_url"] = environ["GOOGLE_GEMINI_BASE_URL"].strip()
+    return GeminiSettings(**told)

@@ -1,0 +1,198 @@
+"""Looks after calls between ticks: finds what a crash left in doubt, asks how far it is, brings results home, and
+stops what nobody wants any more. Jobs may be paused, failed or gone meanwhile: what was paid for is still collected.
+
+A look that fails frees nothing (rule 4): it is counted, and after many in a row a person is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from penstock.engine.call import LOOK_AGAIN_AFTER_ABSENCE, CallRow, Fact
+from penstock.engine.engine import Engine
+from penstock.engine.errors import Permanent
+from penstock.remote.protocol import Found, Order, Polled, Remote
+from penstock.store.protocol import TakeCalls
+
+if TYPE_CHECKING:
+    from penstock.remote.desk import CallDesk
+
+log = logging.getLogger("penstock.remote")
+
+LEASE = 900.0
+"""Seconds a look may take before somebody else looks too: as long as a large result needs to come home."""
+
+AT_ONCE = 8
+MOST_STRIKES = 100
+MOST_EMPTY_SCANS = 20
+MOST_GONE = 8
+GROWTH = 1.5
+INTERRUPTED = "its sender was interrupted, and the answer is not known"
+
+
+def proof_delay(remote: Remote) -> float:
+    """Seconds after `submit_before` from which a complete search that finds nothing proves that there is nothing."""
+    return remote.submit_timeout + remote.listing_margin
+
+
+class Tending:
+    """One for each engine; several engines share the work through the store."""
+
+    def __init__(self, engine: Engine, desk: CallDesk) -> None:
+        self._engine = engine
+        self._desk = desk
+        self._news = asyncio.Event()
+
+    def news(self) -> None:
+        """A call was sent here: somebody is to look at it sooner than planned."""
+        self._news.set()
+
+    async def until_next(self, longest: float) -> None:
+        """Wait until a call is due, or was sent here, or `longest` is over."""
+        self._news.clear()
+        due = await self._engine.store.next_call_due(self._desk.names)
+        wait = longest
+        if due is not None:
+            wait = min(longest, max(0.0, due - self._engine.clock.now() - self._engine.skew))
+        if wait <= 0:
+            return
+        sleeping = asyncio.ensure_future(self._engine.clock.sleep(wait))
+        hearing = asyncio.ensure_future(self._news.wait())
+        try:
+            await asyncio.wait([sleeping, hearing], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeping.cancel()
+            hearing.cancel()
+
+    async def tend(self, room: int = AT_ONCE) -> int:
+        """Look at the calls that are due, at most `room` at once. Returns how many there were."""
+        names = self._desk.names
+        if not names:
+            return 0
+        rows: list[CallRow] = await self._engine.group.do(TakeCalls(names, room, LEASE))
+        if rows:
+            await asyncio.gather(*(self._look(row) for row in rows))
+        return len(rows)
+
+    async def _look(self, row: CallRow) -> None:
+        """Never raises: whatever happens is something learned about the call."""
+        remote = self._desk.remote(row.remote)
+        order = self._desk.order(row)
+        try:
+            if row.state in ("intent", "absent"):
+                await self._search(row, order, remote)
+            elif row.state == "succeeded":
+                await self._collect(row, order, remote)
+            elif row.state in ("submitted", "running", "overdue"):
+                await self._ask(row, order, remote)
+            else:
+                await self._tell(Fact(call=row.id, kind="checked"))
+        except Exception as error:
+            log.warning("call %s (%s %s): %s", row.id, row.remote, row.key, error)
+            log.debug("looking at call %s failed", row.id, exc_info=error)
+            await self._missed(row, remote, f"{type(error).__name__}: {error}", most=MOST_STRIKES)
+
+    async def _search(self, row: CallRow, order: Order, remote: Remote) -> None:
+        """Was it taken, or not? Finding it is proof at any time; finding nothing only when nothing can come any
+        more."""
+        if remote.guarantee != "findable":
+            kind = "lost" if remote.guarantee == "repeatable" else "refused"
+            await self._tell(Fact(call=row.id, kind=kind, error=INTERRUPTED))
+            return
+        began = self._now()
+        found = await remote.find(order)
+        if found.provider_ids:
+            await self._adopt(row, order, remote, found)
+            return
+        if row.state == "absent":
+            await self._tell(Fact(call=row.id, kind="checked"))
+            return
+        proof = (row.submit_before or row.created) + proof_delay(remote)
+        if began <= proof:
+            soon = min(proof - began + 0.1, self._wait(row, remote))
+            await self._tell(Fact(call=row.id, kind="checked", look_in=soon))
+        elif found.complete:
+            log.warning("call %s (%s %s) never arrived: it is made again", row.id, row.remote, row.key)
+            await self._tell(Fact(call=row.id, kind="absent", look_in=LOOK_AGAIN_AFTER_ABSENCE))
+        else:
+            await self._missed(row, remote, "the listing could not be read to its end", most=MOST_EMPTY_SCANS)
+
+    async def _adopt(self, row: CallRow, order: Order, remote: Remote, found: Found) -> None:
+        first, *others = found.provider_ids
+        error = None
+        for other in others:
+            await remote.cancel(order, other)
+            error = f"{len(found.provider_ids)} carried this label at {row.remote}; cancelled {', '.join(others)}"
+            log.warning("call %s: %s", row.id, error)
+        await self._tell(Fact(call=row.id, kind="found", provider_id=first, error=error, look_in=0.0))
+
+    async def _ask(self, row: CallRow, order: Order, remote: Remote) -> None:
+        provider_id = row.provider_id or ""
+        if row.unwanted:
+            await remote.cancel(order, provider_id)
+        polled = await remote.poll(order, provider_id)
+        if polled.state == "gone":
+            await self._missed(row, remote, polled.error or f"{row.remote} knows no {provider_id}", most=MOST_GONE)
+        elif polled.state in ("running", "unknown"):
+            await self._tell(self._still_running(row, remote, polled))
+        elif polled.state == "succeeded":
+            row = await self._desk.learn(
+                Fact(call=row.id, kind="succeeded", done=polled.done, total=polled.total, look_in=LEASE)
+            )
+            if row.state == "succeeded":
+                await self._collect(row, order, remote)
+        else:
+            await self._end(row, order, remote, Fact(call=row.id, kind=polled.state, error=polled.error))
+
+    def _still_running(self, row: CallRow, remote: Remote, polled: Polled) -> Fact:
+        late = row.submitted is not None and self._now() - row.submitted > remote.overdue_after
+        error = polled.error
+        if late and error is None:
+            error = f"still running after {remote.overdue_after:g} s"
+        return Fact(
+            call=row.id,
+            kind="late" if late else "running",
+            error=error,
+            done=polled.done,
+            total=polled.total,
+            look_in=self._wait(row, remote),
+        )
+
+    async def _collect(self, row: CallRow, order: Order, remote: Remote) -> None:
+        from penstock.remote.desk import collected_fact
+
+        try:
+            collected = await remote.collect(order, row.provider_id or "")
+        except Permanent as error:
+            await self._end(row, order, remote, Fact(call=row.id, kind="failed", error=str(error)))
+            return
+        await self._end(row, order, remote, collected_fact(row.id, collected))
+
+    async def _end(self, row: CallRow, order: Order, remote: Remote, fact: Fact) -> None:
+        await self._tell(fact)
+        try:
+            await remote.tidy(order, row.provider_id)
+        except Exception as error:
+            log.warning("call %s (%s %s): could not tidy up: %s", row.id, row.remote, row.key, error)
+
+    async def _missed(self, row: CallRow, remote: Remote, why: str, *, most: int) -> None:
+        if row.strikes + 1 >= most:
+            log.error("call %s (%s %s) is quarantined: %s", row.id, row.remote, row.key, why)
+            await self._tell(Fact(call=row.id, kind="doubted", error=f"{why} ({row.strikes + 1} times in a row)"))
+            return
+        wait = min(remote.poll_at_most, remote.poll_every * GROWTH ** min(row.strikes + 1, 40))
+        await self._tell(Fact(call=row.id, kind="missed", error=why, look_in=self._jittered(wait)))
+
+    async def _tell(self, fact: Fact) -> None:
+        await self._desk.learn(fact)
+
+    def _wait(self, row: CallRow, remote: Remote) -> float:
+        return self._jittered(min(remote.poll_at_most, remote.poll_every * GROWTH ** min(row.looks, 40)))
+
+    def _jittered(self, wait: float) -> float:
+        return wait * (0.9 + 0.2 * self._engine.rng.random())
+
+    def _now(self) -> float:
+        return self._engine.clock.now() + self._engine.skew

@@ -1,0 +1,161 @@
+"""Remote calls inside a transaction: what may be sent, what is learned, and the money both take.
+
+Locks are taken in one order everywhere: the job, then the names that are held, then the call, then budgets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any
+
+from pydantic_core import to_json
+
+from penstock.engine import budget, lifecycle
+from penstock.engine.call import CALL_CHANGING, CALL_COLUMNS, LIVE, CallRow, held_by, intended, learn, may_send
+from penstock.engine.clock import to_the_tick
+from penstock.engine.errors import Halted, NotFound
+from penstock.engine.model import Event, JobRow
+from penstock.store.protocol import ANY_QUEUE, Budget, Intend, Intended, Learn, SetBudget, TakeCalls
+from penstock.store.sql.claims import Claims
+from penstock.store.sql.requests import Ask, Contended, Steps, Tell
+
+_changing = attrgetter(*CALL_CHANGING, "id")
+_whole = attrgetter(*CALL_COLUMNS)
+
+
+class Calls(Claims):
+    """The part of a transaction that deals with work outside."""
+
+    def _held(self, job_id: str, epoch: int) -> Steps[JobRow]:
+        raise NotImplementedError
+
+    def _intend(self, op: Intend) -> Steps[Intended]:
+        job = yield from self._held(op.job, op.epoch)
+        found = yield Ask("last_call", (job.id, op.call.key))
+        last = CallRow(*found[0]) if found else None
+        if last is not None and self.replay and (last.attempt, last.state) == (op.call.attempt, "intent"):
+            return Intended(last, last.epoch == op.epoch)
+        if not may_send(last, op.call):
+            if last is None:
+                raise NotFound(f"job {job.id} has no call {op.call.key!r} yet")
+            return Intended(last, False)
+        if job.gate:
+            raise Halted(f"job {job.id} was asked to {job.gate}: nothing new is sent")
+        scopes = budget.scopes_of(job.tenant, job.id, job.batch)
+        names = sorted({hold.name for hold in op.call.holds} | {budget.hold_name(scope) for scope in scopes})
+        yield Ask("lock_limits", (names,))
+        budgets = yield Ask("budgets", (sorted(scopes),))
+        held = dict((yield Ask("held_amounts", (names,))))
+        holds = budget.admit(op.call, budgets, held, self.limits)
+        row = intended(
+            replace(op.call, holds=holds),
+            last,
+            job=job.id,
+            tenant=job.tenant,
+            workflow=job.workflow,
+            epoch=op.epoch,
+            now=self.now,
+        )
+        if row is last:
+            yield Tell("put_calls", [_changing(row)])
+        elif (yield Tell("insert_calls", [_whole(row)])) != 1:
+            raise Contended
+        yield from self._hold(row)
+        return Intended(row, True)
+
+    def _hold(self, row: CallRow) -> Steps[None]:
+        held = held_by(row)
+        if held:
+            yield Tell("insert_holds", [(name, row.id, amount) for name, amount in held])
+
+    def _learn(self, op: Learn) -> Steps[CallRow]:
+        fact = op.fact
+        found = yield Ask("call", (fact.call,))
+        if not found:
+            raise NotFound(f"there is no call {fact.call}")
+        jobs = yield from self._lock_jobs([CallRow(*found[0]).job])
+        found = yield Ask("lock_call", (fact.call,))
+        if not found:
+            raise Contended
+        row = CallRow(*found[0])
+        if row.job not in jobs:
+            jobs = yield from self._lock_jobs([row.job])
+        was_live, was_state, cost = row.state in LIVE, row.state, row.cost
+        newer = yield Ask("superseded", (row.job, row.key, row.attempt))
+        if not learn(row, fact, now=self.now, superseded=bool(newer)):
+            return row
+        yield Tell("put_calls", [_changing(row)])
+        if was_live and row.state not in LIVE:
+            yield Tell("free_holds", [(row.id,)])
+            self.hints.add(ANY_QUEUE)
+        elif not was_live and row.state in LIVE:
+            yield from self._hold(row)
+        if row.cost != cost:
+            scopes = sorted(scope for name, _ in held_by(row) if (scope := budget.scope_of(name)) is not None)
+            if scopes:
+                yield Tell("spend", [(row.cost - cost, scope) for scope in scopes])
+        job = jobs.get(row.job)
+        if job is not None and row.state != was_state:
+            yield from self._tell_job(job, row, was_state)
+        return row
+
+    def _tell_job(self, job: JobRow, row: CallRow, was: str) -> Steps[None]:
+        """The job's history shows what became of its call, and a job that waits for it goes on."""
+        if told := told_of(row, was, job, self.now):
+            self.events.append(told)
+        if row.state in LIVE and row.state != "quarantined":
+            yield from self._settle([])
+            return
+        before = (job.phase, job.due)
+        lifecycle.wake(job)
+        yield from self._settle([job] if (job.phase, job.due) != before else [])
+
+    def _take_calls(self, op: TakeCalls) -> Steps[list[CallRow]]:
+        found = yield Ask("take_calls", (self.now, list(op.remotes), op.room))
+        rows = [CallRow(*values) for values in found]
+        for row in rows:
+            row.due = to_the_tick(self.now + op.lease)
+        if rows:
+            yield Tell("put_calls", [_changing(row) for row in rows])
+        return rows
+
+    def _set_budget(self, op: SetBudget) -> Steps[Budget | None]:
+        """A budget counts what its run has spent already; a tenant's begins to count when it is set."""
+        if op.most is None:
+            yield Tell("drop_budget", [(op.scope,)])
+            return None
+        name = budget.hold_name(op.scope)
+        yield Ask("lock_limits", ([name],))
+        known = yield Ask("budgets", ([op.scope],))
+        if known:
+            spent = known[0][2]
+        else:
+            kind, _, which = op.scope.partition(":")
+            found = yield Ask(
+                {"tenant": "calls_in_tenant", "job": "calls_of_job", "batch": "calls_in_batch"}[kind], (which,)
+            )
+            rows = [CallRow(*values) for values in found]
+            spent = 0 if kind == "tenant" else sum(row.cost for row in rows)
+            live = [row for row in rows if row.state in LIVE and row.estimate]
+            for row in live:
+                row.holds = to_json([*held_by(row), (name, row.estimate)]).decode()
+            if live:
+                yield Tell("put_calls", [_changing(row) for row in live])
+                yield Tell("insert_holds", [(name, row.id, row.estimate) for row in live])
+        yield Tell("put_budget", [(op.scope, op.most, spent)])
+        self.hints.add(ANY_QUEUE)
+        held = dict((yield Ask("held_amounts", ([name],))))
+        return Budget(op.scope, op.most, spent, held.get(name, 0))
+
+
+def told_of(row: CallRow, was: str, job: JobRow, now: float) -> Event | None:
+    """A line of the job's history. A call that was answered in the same breath leaves none."""
+    if row.state in ("unsent", "running", "succeeded") or (was, row.state) == ("intent", "collected"):
+        return None
+    note: Any = f"{row.remote} {row.key}#{row.attempt}"
+    if row.provider_id:
+        note += f" {row.provider_id}"
+    if row.error:
+        note += f": {row.error}"
+    return Event(job.id, now, f"call {row.state}", job.step, job.status, worker=row.decided_by, note=note[:2000])
