@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from penstock.builtin import builtin_remotes
 from penstock.delivery.embedded import Embedded
 from penstock.engine.call import Call
 from penstock.engine.call import view as call_view
@@ -121,7 +122,7 @@ class Penstock:
             fair_share=settings.fair_share if self._fair_share is None else self._fair_share,
             exit_when_stuck=exit_when_stuck,
             outputs=Outputs(Path(self._outputs_given or settings.home / "outputs")),
-            calls=CallDesk(settings.home / "calls", self._remotes),
+            calls=CallDesk(settings.home / "calls", self._remotes, factories=builtin_remotes(settings, self._clock)),
         )
         limits = settings.limits if self._limits is None else self._limits
         if limits is not None and dict(limits) != await connected.limits():

@@ -19,6 +19,11 @@ class OwnKind(Permanent):
     """A subclass that only the child knows."""
 
 
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("and no message either")
+
+
 def echo(args: Any, blobs: list[bytes]) -> Any:
     return args, blobs
 
@@ -58,6 +63,15 @@ def with_grandchildren(args: Any, blobs: list[bytes]) -> Any:
     near.returncode = far.returncode = 0  # nobody is going to wait for them
     time.sleep(args.get("seconds", 600))
     return [near.pid, far.pid]
+
+
+def deaf(args: Any, blobs: list[bytes]) -> Any:
+    """Starts a process, and then sits in C code with the interpreter's lock held."""
+    below = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)
+    note = Path(args["file"])
+    note.with_suffix(".tmp").write_text(f"{os.getpid()} {below.pid}")
+    note.with_suffix(".tmp").rename(note)
+    ctypes.PyDLL(None).sleep(600)
 
 
 def leave_file(args: Any, blobs: list[bytes]) -> Any:
@@ -120,7 +134,11 @@ def much_bytes(args: Any, blobs: list[bytes]) -> Any:
 
 
 def not_json(args: Any, blobs: list[bytes]) -> Any:
-    return {"set": {1}, "nan": float("nan"), "bytes": b"x", "surrogate": "\ud800", "tuple": (1, 2, 3)}[args]
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    values = {"set": {1}, "nan": float("nan"), "bytes": b"x", "surrogate": "\ud800", "tuple": (1, 2, 3)}
+    return {**values, "nested": nested}[args]
 
 
 def deep(args: Any, blobs: list[bytes]) -> Any:
@@ -140,6 +158,7 @@ def fail(args: Any, blobs: list[bytes]) -> Any:
         "missing": FileNotFoundError(2, "No such file", "x.pdf"),
         "KeyboardInterrupt": KeyboardInterrupt(),
         "surrogate": ValueError("\ud800"),
+        "mute": Mute(),
     }[args]
 
 
@@ -164,6 +183,17 @@ def fork_and_return(args: Any, blobs: list[bytes]) -> Any:
     warnings.simplefilter("ignore")
     os.fork()
     return "once"
+
+
+def lie(args: Any, blobs: list[bytes]) -> Any:
+    """Answers in the pool's own way, and promises more than may come."""
+    text = b'{"call": 1, "value": 1, "blobs": [4294967296]}'
+    for descriptor in range(3, 64):
+        try:
+            os.write(descriptor, len(text).to_bytes(4, "big") + text)
+        except OSError:
+            continue
+    time.sleep(600)
 
 
 def scribble(args: Any, blobs: list[bytes]) -> Any:

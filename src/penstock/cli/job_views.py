@@ -83,12 +83,13 @@ def show_list(out: Output, jobs: Sequence[Job], now: float) -> None:
             del columns["WHY"]
         out.result(plain_table(list(columns), list(zip(*columns.values(), strict=True))))
         return
-    from penstock.cli.job_table import JobTable
+    from penstock.cli.row_table import RowTable
 
     columns["KEY"] = [shortened(key, LONGEST_KEY) for key in columns["KEY"]]
     reasons = columns.pop("WHY")
     shown = {name: cells for name, cells in columns.items() if name not in ("KEY", "TRY", "PROGRESS") or any(cells)}
-    out.console().print(JobTable(shown, [job.status for job in jobs], reasons))
+    styles = [STATUS_STYLES[job.status] for job in jobs]
+    out.console().print(RowTable(shown, reasons, styled="STATUS", styles=styles))
 
 
 def show_job(out: Output, job: Job, history: Sequence[Event], now: float) -> None:

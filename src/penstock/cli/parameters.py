@@ -21,4 +21,48 @@ class Duration(click.ParamType[float]):
             self.fail(f"{value!r} {error}", param, ctx)
 
 
+class Moment(click.ParamType[float]):
+    """A day or time (`2026-03-01`, `2026-03-01T12:30`, UTC unless it names its zone), or how long ago (`12h`, `7d`)."""
+
+    name = "moment"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        import time
+        from datetime import UTC, datetime
+
+        from penstock.config.duration import seconds
+
+        if isinstance(value, float):
+            return value
+        try:
+            written = datetime.fromisoformat(value)
+        except ValueError:
+            pass
+        else:
+            return (written if written.tzinfo else written.replace(tzinfo=UTC)).timestamp()
+        try:
+            return time.time() - seconds(value)
+        except ValueError:
+            self.fail(f"{value!r} must be a day or time, such as 2026-03-01, or how long ago, such as 7d", param, ctx)
+
+
+class Dollars(click.ParamType[float]):
+    """`25`, `0.50`, `$1,000`."""
+
+    name = "dollars"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        import math
+
+        try:
+            amount = float(str(value).removeprefix("$").replace(",", ""))
+        except ValueError:
+            amount = math.nan
+        if not (math.isfinite(amount) and amount >= 0):
+            self.fail(f"{value!r} must be an amount of dollars, such as 25 or 0.50", param, ctx)
+        return amount
+
+
 DURATION = Duration()
+MOMENT = Moment()
+DOLLARS = Dollars()

@@ -11,12 +11,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from penstock.config.settings import Settings, keys
-from penstock.config.sources import PREFIX, Told, from_dotenv, from_environment, from_flags, from_yaml
+from penstock.config.sources import PREFIX, Told, from_dotenv, from_environment, from_flags, from_google, from_yaml
 from penstock.engine.errors import InvalidConfiguration
 
 FILE = "penstock.yaml"
 NOT_SETTINGS = frozenset({"config", "debug"})
 """Variables of ours that are no settings: where the file is, and whether to show tracebacks."""
+
+
+SECRET = frozenset({"store", "gemini.api_key"})
+"""Keys whose values no message may show."""
 
 
 def load(
@@ -38,6 +42,7 @@ def load(
         told |= _ours(from_dotenv(folder / ".env"), known, groups)
     told |= _ours(from_environment(environ), known, groups)
     told |= from_flags(overrides or {})
+    told = from_google(folder / ".env", environ) | told
     for key, value in told.items():
         if key not in known:
             raise InvalidConfiguration(_unknown(key, value, known, groups))
@@ -115,7 +120,7 @@ def _wrong(error: ValidationError, told: dict[str, Told]) -> str:
     message = message.replace(", unable to parse string as a number", "").replace(
         ", unable to parse string as an integer", ""
     )
-    if problem["type"] != "value_error" and key != "store":
+    if problem["type"] != "value_error" and key not in SECRET:
         message += f", not {problem['input']!r}"
     source = f" (from {told[key].source})" if key in told else ""
     return f"{key}{f' ({within})' if within else ''}: {message}{source}"

@@ -13,6 +13,7 @@ from penstock.engine.errors import InvalidRequest
 from penstock.engine.identity import checked_name
 from penstock.engine.lane import checked_limits
 from penstock.engine.model import DEFAULT_QUEUE
+from penstock.remote.gemini.settings import GeminiSettings
 
 SCHEMES = ("sqlite:///", "postgresql://", "postgres://", "memory://")
 
@@ -71,6 +72,19 @@ class LogSettings(_Group):
         return value.lower() if isinstance(value, str) else value
 
 
+class LocalGeminiSettings(_Group):
+    """Penstock's own Gemini: `auto` uses it where no key is set. It ends by itself when it was idle for so long."""
+
+    use: Literal["auto", "always", "never"] = "auto"
+    backend: Annotated[str, Field(min_length=1)] = "local"
+    idle: Annotated[Seconds, Field(gt=0, allow_inf_nan=False)] = 600.0
+
+    @field_validator("use", mode="before")
+    @classmethod
+    def _in_lower_case(cls, value: Any) -> Any:
+        return value.lower() if isinstance(value, str) else value
+
+
 class Settings(_Group):
     """The configuration in force. `source("store")` says where a value came from; None: it is the default."""
 
@@ -85,6 +99,8 @@ class Settings(_Group):
     limits: Annotated[dict[str, int] | None, BeforeValidator(_limits)] = None
     fair_share: Annotated[float, Field(ge=0, lt=1), BeforeValidator(_number)] = 0.0
     log: LogSettings = LogSettings()
+    gemini: GeminiSettings = GeminiSettings()
+    local_gemini: LocalGeminiSettings = LocalGeminiSettings()
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 
@@ -139,7 +155,7 @@ def keys(group: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
     found: list[str] = []
     for name, field in group.model_fields.items():
         kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, _Group):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
             found += keys(kind, f"{prefix}{name}.")
         else:
             found.append(prefix + name)

@@ -94,6 +94,24 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, Told]:
     }
 
 
+def from_google(dotenv: Path, environ: Mapping[str, str]) -> dict[str, Told]:
+    """What Google's own client reads: the key and the address of Gemini, from the environment or else from `.env`."""
+    from penstock.remote.gemini.settings import BASE_URL_VARIABLE, KEY_VARIABLES
+
+    written: dict[str, str | None] = {}
+    if dotenv.is_file():
+        from dotenv import dotenv_values
+
+        written = dotenv_values(dotenv)
+    told = {}
+    for key, names in (("gemini.api_key", KEY_VARIABLES), ("gemini.base_url", (BASE_URL_VARIABLE,))):
+        for values, source in ((written, f"{dotenv.name}, "), (environ, "the environment, ")):
+            for name in reversed(names):
+                if (values.get(name) or "").strip():
+                    told[key] = Told(values[name], f"{source}{name}")
+    return told
+
+
 def from_flags(overrides: Mapping[str, Any]) -> dict[str, Told]:
     """What the command line gave; None is what it did not give."""
     return {key: Told(value, f"--{_FLAGS.get(key, key)}") for key, value in overrides.items() if value is not None}

@@ -140,11 +140,9 @@ class Embedded:
 
     async def _tend(self) -> None:
         """Look after remote calls when they are due."""
-        pause: float | None = None
         while True:
             try:
-                looked = await self.engine.tend(longest=pause)
-                pause = None if looked else self._sweep_every
+                await self.engine.tend(longest=self._sweep_every)
             except Exception as error:
                 log.warning("remote calls: %s", error, exc_info=not isinstance(error, StoreError))
                 await self.engine.clock.sleep(0.5 + self.engine.rng.random())

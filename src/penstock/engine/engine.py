@@ -91,9 +91,13 @@ class Calls(Protocol):
 
     async def make(self, job: JobRow, remote: Any, key: str, request: Any, *, attempts: int) -> Call: ...
 
-    async def tend(self, room: int = ...) -> int: ...
+    async def tend(self, *, wait: bool = True) -> int: ...
+
+    async def rest(self) -> None: ...
 
     async def until_next(self, longest: float) -> None: ...
+
+    async def clean(self) -> None: ...
 
     async def close(self) -> None: ...
 
@@ -186,6 +190,8 @@ class Engine(Membership):
         await self.recount()
         if self._outputs is not None:
             await self._outputs.mend()
+        if self._calls is not None:
+            await self._calls.clean()
         queues = await self.store.ready_queues()
         if queues:
             self.send_hints(set(queues))
@@ -274,15 +280,16 @@ class Engine(Membership):
         return self._calls
 
     async def tend(self, *, longest: float | None = None) -> int:
-        """Look after remote calls that are due; with `longest`, wait up to so many seconds for one first. Returns how
-        many there were."""
+        """Look after remote calls that are due. With `longest`, wait up to so many seconds until there are some, and
+        do not wait until they are looked at. Returns how many there were."""
         if self._calls is None:
             if longest is not None:
                 await self.clock.sleep(longest)
             return 0
-        if longest is not None:
-            await self._calls.until_next(longest)
-        return await self._calls.tend()
+        if longest is None:
+            return await self._calls.tend()
+        await self._calls.until_next(longest)
+        return await self._calls.tend(wait=False)
 
     async def publish(self, names: list[str]) -> None:
         """Show committed outputs under their public names; what fails now is mended by the next sweep."""
@@ -328,6 +335,8 @@ class Engine(Membership):
         """Start nothing more; let running ticks finish for `grace` seconds, then stop them. What is left is handed
         back."""
         self.draining = True
+        if self._calls is not None:
+            await self._calls.rest()
         tasks = [tick.task for tick in self.ticks.values() if tick.task is not None]
         if tasks:
             waiting = asyncio.ensure_future(asyncio.wait(tasks))

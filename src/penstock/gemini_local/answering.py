@@ -35,9 +35,9 @@ class Answering:
         self._caches = caches
         self._rng = rng
 
-    async def generate(self, model: str, request: Json, faults: Sequence[Fault] = ()) -> Json:
+    async def generate(self, model: str, request: Json, faults: Sequence[Fault] = (), *, key: str = "") -> Json:
         spoil(faults)
-        prompt, cached = self._prompt(model, request)
+        prompt, cached = self._prompt(model, request, key)
         try:
             answer = await self.backend.generate(prompt)
         except CannotAnswer as why:
@@ -78,19 +78,21 @@ class Answering:
         file = self._files.get(file_name(uri))
         return Part(mime=mime or file.mime, file=self._files.path(file))
 
-    def _prompt(self, model: str, request: Json) -> tuple[Prompt, int]:
+    def _prompt(self, model: str, request: Json, key: str) -> tuple[Prompt, int]:
         """The prompt, and how many of its tokens came from a cache."""
         before: tuple[Turn, ...] = ()
         system, cached = None, 0
         if (name := field(request, "cachedContent", str)) is not None:
             cache = self._caches.get(name)
             if cache.model != model:
-                raise bad_request(f"Model used by GenerateContent request (models/{model}) and CachedContent "
-                                  f"(models/{cache.model}) has to be the same.")
+                raise bad_request(
+                    f"Model used by GenerateContent request (models/{model}) and CachedContent "
+                    f"(models/{cache.model}) has to be the same."
+                )
             kept = cache.request
             before = read_turns(kept["contents"], self.find_file)
             system, cached = read_system(kept, self.find_file), cache.tokens
-        return read_prompt(model, request, self.find_file, before, system), cached
+        return read_prompt(model, request, self.find_file, before, system, key), cached
 
 
 def _internal(error: Exception) -> ApiError:

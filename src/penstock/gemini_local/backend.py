@@ -34,7 +34,7 @@ class Turn:
 @dataclass(slots=True, frozen=True)
 class Prompt:
     """One `generateContent` request, in plain terms. `schema` is the response schema as JSON Schema or OpenAPI subset,
-    `raw` the request as it came."""
+    `raw` the request as it came, `key` that of the row where it is one of a batch."""
 
     model: str
     turns: tuple[Turn, ...]
@@ -42,6 +42,7 @@ class Prompt:
     schema: dict[str, Any] | None = None
     config: dict[str, Any] = field(default_factory=dict)
     raw: dict[str, Any] = field(default_factory=dict)
+    key: str = ""
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -82,7 +83,9 @@ class Backend(Protocol):
 
     async def generate(self, prompt: Prompt) -> Answer: ...
 
-    async def embed(self, model: str, texts: list[str], *, dimensions: int | None, task: str | None) -> list[list[float]]:
+    async def embed(
+        self, model: str, texts: list[str], *, dimensions: int | None, task: str | None
+    ) -> list[list[float]]:
         """One vector for each text, of unit length where `dimensions` cuts them."""
         ...
 

@@ -96,12 +96,12 @@ def not_found(message: str) -> ApiError:
 
 def no_such_file(name: str) -> ApiError:
     bare = name.removeprefix("files/")
-    return ApiError(
-        PERMISSION_DENIED, f"You do not have permission to access the File {bare} or it may not exist."
-    )
+    return ApiError(PERMISSION_DENIED, f"You do not have permission to access the File {bare} or it may not exist.")
 
 
-def exhausted(message: str, metric: str, value: int, *, model: str | None = None, retry: float | None = None) -> ApiError:
+def exhausted(
+    message: str, metric: str, value: int, *, model: str | None = None, retry: float | None = None
+) -> ApiError:
     details = [quota_failure(metric, value, model)]
     if retry is not None:
         details.append(retry_info(retry))

@@ -104,7 +104,9 @@ class Fault:
         kind = KINDS[spec["kind"]]
         options = {name: value for name, value in spec.items() if name not in _common}
         if unknown := options.keys() - kind.options.keys():
-            raise BadFault(f"{spec['kind']} does not take {', '.join(sorted(unknown))}; it takes {sorted(kind.options)}")
+            raise BadFault(
+                f"{spec['kind']} does not take {', '.join(sorted(unknown))}; it takes {sorted(kind.options)}"
+            )
         where = spec.get("where", kind.where)
         try:
             for pattern in (spec.get("match"), options.get("keys")):

@@ -32,7 +32,14 @@ def read_system(request: Json, find_file: FindFile) -> str | None:
     return "\n".join(part.text for part in _turn(system, find_file).parts if part.text is not None) or None
 
 
-def read_prompt(model: str, request: Json, find_file: FindFile, before: tuple[Turn, ...] = (), system: str | None = None) -> Prompt:
+def read_prompt(
+    model: str,
+    request: Json,
+    find_file: FindFile,
+    before: tuple[Turn, ...] = (),
+    system: str | None = None,
+    key: str = "",
+) -> Prompt:
     """`before` and `system` come from a cached content."""
     turns = read_turns(field(request, "contents"), find_file)
     if not turns:
@@ -46,6 +53,7 @@ def read_prompt(model: str, request: Json, find_file: FindFile, before: tuple[Tu
         schema=schema,
         config=config,
         raw=request,
+        key=key,
     )
 
 
@@ -69,7 +77,9 @@ def cut_to_limit(answer: Answer, config: Json) -> Answer:
     most = whole_number(config, "maxOutputTokens")
     if most is None or most <= 0 or answer.output_tokens is not None or tokens.of_text(answer.text) <= most:
         return answer
-    return Answer(answer.text[: most * 4], "MAX_TOKENS", answer.blocked, answer.prompt_tokens, most, answer.thought_tokens)
+    return Answer(
+        answer.text[: most * 4], "MAX_TOKENS", answer.blocked, answer.prompt_tokens, most, answer.thought_tokens
+    )
 
 
 def write_response(prompt: Prompt, answer: Answer, *, response_id: str, cached: int = 0) -> Json:

@@ -87,7 +87,9 @@ class Spool:
     def __enter__(self) -> Spool:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         os.close(self._file)
 
     def has(self, row: int) -> bool:

@@ -62,6 +62,11 @@ class Runner:
         self._in_thread = in_thread
         self._places = asyncio.Semaphore(settings.concurrency)
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._abandoned = False
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._tasks)
 
     def start(self, batch: Batch) -> None:
         task = asyncio.create_task(self._guarded(batch), name=f"batch {batch.id}")
@@ -87,6 +92,8 @@ class Runner:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def abandon(self) -> None:
+        """As if the process had died: nothing more is written."""
+        self._abandoned = True
         for task in self._tasks.values():
             task.cancel()
 
@@ -98,7 +105,7 @@ class Runner:
             self._batches.end(batch.id, FAILED, {"code": 13, "message": f"{type(error).__name__}: {error}"[:500]})
         finally:
             # After a stop the answers stay, unless it was the batch that ended.
-            if self._batches.is_ended(batch.id):
+            if not self._abandoned and self._batches.is_ended(batch.id):
                 self._tidy(batch.id)
 
     async def _run(self, batch: Batch) -> None:
@@ -164,15 +171,13 @@ class Runner:
 
     async def _take_rows(self, work: Work, rows: Iterator[tuple[int, Any, tuple[Fault, ...]]]) -> None:
         delay = self._settings.pace.row_delay
-        taken = 0
-        for number, row, faults in rows:
+        for taken, (number, row, faults) in enumerate(rows, 1):
             async with self._places:
                 if delay:
                     await self._clock.sleep(delay)
                 answer, well = await self._answer(work.batch, row, faults)
             work.spool.add(number, answer, well=well)
             self._count(work)
-            taken += 1
             if taken % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
 
@@ -183,17 +188,17 @@ class Runner:
                 raise row
             request = request_of(row)
             if not isinstance(request, dict):
-                raise bad_request("The row has no request: a line is {\"key\": …, \"request\": {…}}.")
-            answer["response"] = await self._response(batch, request, faults)
+                raise bad_request('The row has no request: a line is {"key": …, "request": {…}}.')
+            answer["response"] = await self._response(batch, request, faults, key_of(row))
         except ApiError as error:
             answer["error"] = {"code": error.rpc, "message": error.message}
         except SpoiltRow as spoilt:
             answer[spoilt.under] = spoilt.error
         return answer, "response" in answer
 
-    async def _response(self, batch: Batch, request: Json, faults: tuple[Fault, ...]) -> Json:
+    async def _response(self, batch: Batch, request: Json, faults: tuple[Fault, ...], key: str) -> Json:
         if not batch.embeds:
-            return await self._answering.generate(batch.model, request, faults)
+            return await self._answering.generate(batch.model, request, faults, key=key)
         [(values, tokens)] = await self._answering.embed(batch.model, [request], faults)
         return {"embedding": {"values": values}, "tokenCount": str(tokens)}
 
@@ -228,4 +233,7 @@ def _echo(row: Any, inline: bool) -> Json:
         return {"metadata": row["metadata"]} if "metadata" in row else {}
     if "request" not in row:
         return {"key": row["key"]} if "key" in row else {}
-    return {name: [] if isinstance(value, list) else value for name, value in row.items() if name != "request"}
+    return {name: [] if isinstance(value, list) else value for name, value in row.items() if name not in _own}
+
+
+_own = ("request", "response", "error", "status")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
+
+from penstock.engine.errors import InvalidConfiguration
 
 HOUR = 3600.0
 MIB = 1024 * 1024
@@ -56,3 +59,16 @@ class Settings:
     result_name_quirk: bool = True
     concurrency: int = 16
     journal_rows: int = 200_000
+
+
+def read_settings(flat: Mapping[str, Any]) -> Settings:
+    """Settings from one flat mapping: `{"pending_for": 1, "active_batches": 5, "any_model": true}`."""
+    parts: dict[str, dict[str, Any]] = {"pace": {}, "quotas": {}, "": {}}
+    for name, value in flat.items():
+        for part, kind in (("pace", Pace), ("quotas", Quotas), ("", Settings)):
+            if name in kind.__dataclass_fields__ and name not in ("pace", "quotas"):
+                parts[part][name] = tuple(value) if name == "hosts" else value
+                break
+        else:
+            raise InvalidConfiguration(f"the local Gemini has no setting {name!r}")
+    return Settings(pace=Pace(**parts["pace"]), quotas=Quotas(**parts["quotas"]), **parts[""])

@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -63,7 +64,9 @@ class State:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._lock)
-            raise FolderTaken(f"another local Gemini works in {folder}: stop it, or give this one another folder") from None
+            raise FolderTaken(
+                f"another local Gemini works in {folder}: stop it, or give this one another folder"
+            ) from None
         self.db = sqlite3.connect(folder / "state.db", isolation_level=None, check_same_thread=False, timeout=10)
         self.db.row_factory = sqlite3.Row
         self.db.execute("PRAGMA journal_mode=WAL")
@@ -88,11 +91,11 @@ class State:
             if durable:
                 db.execute("PRAGMA synchronous=NORMAL")
 
-    def fact(self, name: str, default: float = 0.0) -> float:
+    def fact(self, name: str, default: Any = None) -> Any:
         row = self.db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-        return default if row is None else float(row["value"])
+        return default if row is None else row["value"]
 
-    def set_fact(self, name: str, value: float) -> None:
+    def set_fact(self, name: str, value: float | str) -> None:
         self.db.execute("INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)", (name, value))
 
     def blob(self, name: str) -> Path:

@@ -50,7 +50,12 @@ def estimate(request: Any) -> int:
     contents = request.get("contents")
     contents = list(contents) if isinstance(contents, list) else [contents]
     total = 0
-    for content in (*contents, request.get("systemInstruction"), request.get("system_instruction"), request.get("content")):
+    for content in (
+        *contents,
+        request.get("systemInstruction"),
+        request.get("system_instruction"),
+        request.get("content"),
+    ):
         parts = content.get("parts") if isinstance(content, dict) else None
         for part in parts if isinstance(parts, list) else [parts]:
             if not isinstance(part, dict):

@@ -1,4 +1,4 @@
-"""How values look on Gemini's wire: either casing of names, either base64 alphabet, int64 as text, times in RFC 3339."""
+"""How values look on Gemini's wire: names in either casing, either base64 alphabet, int64 as text, RFC 3339 times."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Outputs:
 
     def connect(self, store: object, write: Callable[[Statement], Awaitable[None]]) -> None:
         """`write` carries out a statement on the same store, outside of a tick."""
-        self._store = store if hasattr(store, "rows") else None
+        self._store = store if callable(getattr(store, "rows", None)) else None
         self._carry_out = write
 
     def path(self, name: str, *, tenant: str = "default") -> Path:

@@ -33,8 +33,9 @@ from penstock.engine.engine import Engine
 from penstock.engine.errors import Ambiguous, Conflict, InvalidRequest, NotFound, Permanent, StepError, Transient
 from penstock.engine.identity import checked_key
 from penstock.engine.model import JobRow
+from penstock.remote.attic import Attic
 from penstock.remote.protocol import Accepted, Collected, Order, Plan, Remote
-from penstock.remote.tending import AT_ONCE, INTERRUPTED, Tending, proof_delay
+from penstock.remote.tending import INTERRUPTED, Tending, proof_delay
 from penstock.store.protocol import Intend, Intended, Learn
 
 log = logging.getLogger("penstock.remote")
@@ -63,12 +64,14 @@ class CallDesk:
         self._making: dict[tuple[str, str], asyncio.Future[Call]] = {}
         self._engine: Engine | None = None
         self._tending: Tending | None = None
+        self._attic: Attic | None = None
         for remote in remotes:
             self.add(remote)
 
     def connect(self, engine: Engine) -> None:
         self._engine = engine
         self._tending = Tending(engine, self)
+        self._attic = Attic(self._folder, engine.clock, engine.store)
 
     def add(self, remote: Remote) -> None:
         """From now on calls of this remote are looked after here."""
@@ -119,11 +122,19 @@ class CallDesk:
         for remote in self._remotes.values():
             await remote.close()
 
-    async def tend(self, room: int = AT_ONCE) -> int:
-        return await self.tending.tend(room)
+    async def tend(self, *, wait: bool = True) -> int:
+        return await self.tending.tend(wait=wait)
+
+    async def rest(self) -> None:
+        await self.tending.rest()
 
     async def until_next(self, longest: float) -> None:
         await self.tending.until_next(longest)
+
+    async def clean(self) -> None:
+        """Remove the files that retention left behind."""
+        if self._attic is not None:
+            await self._attic.clean()
 
     async def make(self, job: JobRow, remote: Remote | str, key: str, request: Any, *, attempts: int) -> Call:
         """The job's call of that key: made if it was not, looked up if it was. One at a time for each key."""
@@ -158,8 +169,11 @@ class CallDesk:
         return self._answer(await self._send(intended.row, order, remote), remote, digest)
 
     async def _unheard(self, row: CallRow, remote: Remote) -> CallRow:
-        """A call that was about to be sent, by a tick that is gone. Only what cannot be looked up is settled here."""
+        """A call that was about to be sent, by a tick that is gone. Only what cannot be looked up is settled here; the
+        rest is looked up without waiting for proof."""
         if remote.guarantee == "findable":
+            row = await self.learn(Fact(call=row.id, kind="checked", look_in=0.0))
+            self.tending.news()
             return row
         kind = "lost" if remote.guarantee == "repeatable" else "refused"
         return await self.learn(Fact(call=row.id, kind=kind, error=INTERRUPTED))
@@ -200,6 +214,9 @@ class CallDesk:
         try:
             async with asyncio.timeout(remote.submit_timeout):
                 answer = await remote.submit(order)
+        except asyncio.CancelledError:
+            self.engine.in_background(self.learn(Fact(call=row.id, kind="missed", error=INTERRUPTED, look_in=0.0)))
+            raise
         except Ambiguous as error:
             return await self._nobody_knows(row, remote, error)
         except (StepError, InvalidRequest) as error:

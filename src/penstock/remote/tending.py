@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.remote")
 
-LEASE = 900.0
-"""Seconds a look may take before somebody else looks too: as long as a large result needs to come home."""
+LEASE = 60.0
+"""Seconds after which somebody else looks too, unless whoever looks says that it still does."""
 
 AT_ONCE = 8
 MOST_STRIKES = 100
@@ -44,14 +44,17 @@ class Tending:
         self._engine = engine
         self._desk = desk
         self._news = asyncio.Event()
+        self._looking: set[asyncio.Task[None]] = set()
 
     def news(self) -> None:
         """A call was sent here: somebody is to look at it sooner than planned."""
         self._news.set()
 
     async def until_next(self, longest: float) -> None:
-        """Wait until a call is due, or was sent here, or `longest` is over."""
+        """Wait until a call is due and somebody here is free, or one was sent here, or `longest` is over."""
         self._news.clear()
+        if len(self._looking) >= AT_ONCE:
+            await asyncio.wait(self._looking, return_when=asyncio.FIRST_COMPLETED)
         due = await self._engine.store.next_call_due(self._desk.names)
         wait = longest
         if due is not None:
@@ -66,20 +69,57 @@ class Tending:
             sleeping.cancel()
             hearing.cancel()
 
-    async def tend(self, room: int = AT_ONCE) -> int:
-        """Look at the calls that are due, at most `room` at once. Returns how many there were."""
-        names = self._desk.names
-        if not names:
+    async def tend(self, *, wait: bool = True) -> int:
+        """Look at calls that are due, a few at once; with `wait`, until that is done. Returns how many there were."""
+        names, room = self._desk.names, AT_ONCE - len(self._looking)
+        if not names or room < 1:
             return 0
         rows: list[CallRow] = await self._engine.group.do(TakeCalls(names, room, LEASE))
-        if rows:
-            await asyncio.gather(*(self._look(row) for row in rows))
+        looks = [asyncio.ensure_future(self._look(row)) for row in rows]
+        for look in looks:
+            self._looking.add(look)
+            look.add_done_callback(self._looked)
+        if looks and wait:
+            await asyncio.wait(looks)
         return len(rows)
 
+    def _looked(self, look: asyncio.Task[None]) -> None:
+        """The next look at it may be due sooner than anybody here knows."""
+        self._looking.discard(look)
+        self._news.set()
+
+    async def rest(self) -> None:
+        """Stop looking; others may look at once."""
+        looks = list(self._looking)
+        for look in looks:
+            look.cancel()
+        await asyncio.gather(*looks, return_exceptions=True)
+
     async def _look(self, row: CallRow) -> None:
-        """Never raises: whatever happens is something learned about the call."""
-        remote = self._desk.remote(row.remote)
-        order = self._desk.order(row)
+        """Whatever happens is something learned about the call."""
+        try:
+            remote = self._desk.remote(row.remote)
+        except Exception as error:
+            log.error("call %s (%s %s) cannot be looked after here: %s", row.id, row.remote, row.key, error)
+            return
+        renewing = asyncio.ensure_future(self._renew(row))
+        try:
+            await self._look_with(remote, row, self._desk.order(row))
+        except asyncio.CancelledError:
+            self._engine.in_background(self._desk.learn(Fact(call=row.id, kind="checked", look_in=0.0)))
+            raise
+        except Exception as error:
+            log.error("call %s (%s %s)", row.id, row.remote, row.key, exc_info=error)
+        finally:
+            renewing.cancel()
+
+    async def _renew(self, row: CallRow) -> None:
+        """A large result may be long on its way home."""
+        while True:
+            await self._engine.clock.sleep(LEASE / 3)
+            await self._desk.learn(Fact(call=row.id, kind="checked", look_in=LEASE))
+
+    async def _look_with(self, remote: Remote, row: CallRow, order: Order) -> None:
         try:
             if row.state in ("intent", "absent"):
                 await self._search(row, order, remote)

@@ -35,7 +35,10 @@ def make_backend(spec: str, *, api_key: str | None = None, model: str | None = N
     if name == "script":
         from penstock.gemini_local.backends.script import ScriptBackend
 
-        return ScriptBackend(Path(rest) if rest else None)
+        try:
+            return ScriptBackend(Path(rest) if rest else None)
+        except (OSError, ValueError) as error:
+            raise InvalidRequest(f"the script {rest!r} cannot be followed: {error}") from error
     return _plugin(spec, name, rest or None)
 
 

@@ -73,7 +73,7 @@ def _load() -> Any:
     root = logging.getLogger()
     before = (root.level, list(root.handlers))
     try:
-        import wordllama
+        import wordllama  # type: ignore[import-untyped]
     finally:
         root.setLevel(before[0])
         root.handlers[:] = before[1]

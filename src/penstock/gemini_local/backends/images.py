@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Iterator
 
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from penstock.gemini_local.backends.unreadable import Unreadable
 
@@ -35,7 +35,7 @@ def frames(data: bytes) -> Iterator[Image.Image]:
                     yield _grey(image)
         except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
             raise _too_large("") from error
-        except Image.UnidentifiedImageError:
+        except UnidentifiedImageError:
             raise Unreadable("this is neither an image that is read here nor a PDF") from None
         except Unreadable:
             raise

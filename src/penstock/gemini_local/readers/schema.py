@@ -23,6 +23,7 @@ DEEPEST = 60
 LARGEST = 20_000
 """Sub-schemas that are looked at, references followed: a few lines of `$ref` can stand for billions."""
 
+_NULL = {"type": "null"}
 _UNSAID = frozenset({"title", "default", "example", "examples", "nullable", "propertyOrdering"})
 _OPENAPI_FORMATS = frozenset({"int32", "int64", "float", "double", "enum"})
 
@@ -52,14 +53,15 @@ def json_schema(schema: Schema) -> dict[str, Any]:
     return _as_json_schema(schema, 0)
 
 
-def all_required(schema: Schema) -> bool:
-    """Whether every property of every object must be there, which is what OpenAI's strict mode asks for."""
-    if not isinstance(schema, Mapping):
+def all_required(schema: Any) -> bool:
+    """Whether every property of every object must be there, which is what OpenAI's strict mode asks for. Takes what
+    `json_schema` gives."""
+    if not schema or not isinstance(schema, Mapping):
         return True
     properties = schema.get("properties", {})
     if set(properties) - set(schema.get("required", ())):
         return False
-    below = [*properties.values(), *schema.get("$defs", {}).values(), *schema.get("anyOf", ()), schema.get("items", {})]
+    below = [*properties.values(), *schema.get("$defs", {}).values(), *schema.get("anyOf", ()), schema.get("items")]
     return all(all_required(sub) for sub in below)
 
 
@@ -89,12 +91,12 @@ class _Shaping:
         options = merged.get("anyOf") or merged.get("oneOf")
         if isinstance(options, list):
             shapes = [self.of(option, path, depth + 1) for option in options]
-            nullable |= any(one.pop("nullable", False) or one == {"type": "null"} for one in shapes)
-            rest = sorted((one for one in shapes if one != {"type": "null"}), key=_sorting)
-            out = rest[0] if len(rest) == 1 else {"anyOf": rest}
+            nullable = nullable or any("nullable" in one or one == _NULL for one in shapes)
+            rest = [{key: one[key] for key in one if key != "nullable"} for one in shapes if one != _NULL]
+            out: dict[str, Any] = rest[0] if len(rest) == 1 else {"anyOf": sorted(rest, key=_sorting)}
         else:
             out, null = self._plain(merged, path, depth)
-            nullable |= null
+            nullable = nullable or null
         if nullable:
             out["nullable"] = True
         return out
@@ -136,7 +138,8 @@ class _Shaping:
         if isinstance(properties := schema.get("properties"), Mapping):
             out["type"] = "object"
             out["properties"] = {name: self.of(properties[name], path, depth + 1) for name in sorted(properties)}
-            out["required"] = sorted(str(name) for name in schema.get("required") or ())
+            required = schema.get("required")
+            out["required"] = sorted(str(name) for name in required) if isinstance(required, list) else []
         if isinstance(items := schema.get("items"), Mapping):
             out["type"] = "array"
             out["items"] = self.of(items, path, depth + 1)
@@ -161,15 +164,16 @@ def _as_json_schema(schema: object, depth: int) -> dict[str, Any]:
             continue
         if key == "type":
             value = [str(kind).lower() for kind in value] if isinstance(value, list) else str(value).lower()
-        elif key in ("properties", "$defs", "defs") and isinstance(value, Mapping):
-            order = given.get("propertyOrdering") or () if key == "properties" else ()
-            names = [*(name for name in order if name in value), *(name for name in value if name not in order)]
+        elif key in ("properties", "$defs", "defs"):
+            order = given.get("propertyOrdering") if key == "properties" else ()
+            value = _each(value, order, depth)
             key = "$defs" if key == "defs" else key
-            value = {name: _as_json_schema(value[name], depth + 1) for name in names}
-        elif key in ("anyOf", "oneOf", "allOf", "prefixItems") and isinstance(value, list):
-            value = [_as_json_schema(one, depth + 1) for one in value]
-        elif key in ("items", "additionalProperties") and isinstance(value, Mapping):
+        elif key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+            value = [_as_json_schema(one, depth + 1) for one in value] if isinstance(value, list) else []
+        elif key in ("items", "additionalProperties") and not isinstance(value, bool):
             value = _as_json_schema(value, depth + 1)
+        elif key == "required":
+            value = [str(name) for name in value] if isinstance(value, list) else []
         elif key.startswith(("min", "max")) and isinstance(value, str) and value.isdecimal():
             value = int(value)
         out[key] = value
@@ -183,6 +187,14 @@ def _as_json_schema(schema: object, depth: int) -> dict[str, Any]:
     about = {"description": out.pop("description")} if "description" in out else {}
     options = out["anyOf"] if set(out) == {"anyOf"} else [out]
     return {**about, "anyOf": [*options, {"type": "null"}]}
+
+
+def _each(schemas: Any, order: Any, depth: int) -> dict[str, Any]:
+    if not isinstance(schemas, Mapping):
+        return {}
+    first = [name for name in order if name in schemas] if isinstance(order, list) else []
+    names = dict.fromkeys([*first, *schemas])
+    return {name: _as_json_schema(schemas[name], depth + 1) for name in names}
 
 
 def _sorting(value: object) -> str:

@@ -24,12 +24,10 @@ from penstock.engine.clock import Clock
 from penstock.engine.errors import InvalidConfiguration, PenstockError, RateLimited, Transient
 from penstock.engine.retry import Retry
 from penstock.remote.gemini.errors import refusal, translated
+from penstock.remote.gemini.lines import InThread
 from penstock.remote.gemini.settings import KEY_VARIABLES, GeminiSettings
 
 T = TypeVar("T")
-
-InThread = Callable[..., Awaitable[Any]]
-"""Runs a short blocking function away from the event loop: `asyncio.to_thread`, or a direct call in a simulation."""
 
 LOCAL_KEY = "local"
 """The SDK wants a key; a Gemini on our own machine does not."""
@@ -131,6 +129,10 @@ class GeminiClient:
                     wait = max(wait, error.retry_after)
             await self.clock.sleep(wait)
         raise AssertionError("unreachable")
+
+    def token(self) -> str:
+        """Keeps apart two who write the same file."""
+        return f"{self.rng.getrandbits(64):016x}"
 
     async def close(self) -> None:
         await self.http.aclose()

@@ -1,11 +1,11 @@
 """Every way in which a call to Gemini fails, mapped once to the types Penstock acts on.
 
-Two things decide: whether the request may have reached Google, and whether trying again can help. For a create, which
-is not idempotent, "may have reached" is `Ambiguous`; for everything else it is just `Transient`.
+Three things decide: whether the request may have reached Google, whether trying again can help, and what is at stake.
 
     NOT_TAKEN   nothing went out, or it was turned away for now: Transient
-    MAYBE       it may have arrived: Ambiguous for a create, Transient otherwise
+    MAYBE       it may have been taken: Transient for a question, Ambiguous where there is something to lose
     REFUSED     Google said no, or the request cannot be made: Permanent
+    LATER       Google said not now: RateLimited
 """
 
 from __future__ import annotations
@@ -15,9 +15,15 @@ import email.utils
 import re
 from collections.abc import Iterator, Mapping
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Literal
 
 from penstock.engine.errors import Ambiguous, PenstockError, Permanent, RateLimited, StepError, Transient
+
+Stake = Literal["nothing", "answer", "work"]
+"""nothing   a question: it may be asked again
+answer    a paid single call: an error that Google told is free, an answer that was lost on the way may not be
+work      a create, which is not idempotent: even a 503 may have made a batch
+"""
 
 
 class Fate(Enum):
@@ -48,53 +54,48 @@ STATUSES: dict[int, Fate] = {
 }
 """By HTTP status; what is not named here goes by its hundred, in `_by_hundred`."""
 
-FAMILIES: dict[str, Fate] = {
-    # httpx2 (and httpx, from which it was forked)
-    "ConnectError": Fate.NOT_TAKEN,
-    "ConnectTimeout": Fate.NOT_TAKEN,
-    "PoolTimeout": Fate.NOT_TAKEN,
-    "ProxyError": Fate.NOT_TAKEN,
-    "UnsupportedProtocol": Fate.REFUSED,
-    "InvalidURL": Fate.REFUSED,
-    "ReadTimeout": Fate.MAYBE,
-    "WriteTimeout": Fate.MAYBE,
-    "ReadError": Fate.MAYBE,
-    "WriteError": Fate.MAYBE,
-    "CloseError": Fate.MAYBE,
-    "RemoteProtocolError": Fate.MAYBE,
-    "LocalProtocolError": Fate.MAYBE,
-    "DecodingError": Fate.MAYBE,
-    "TooManyRedirects": Fate.REFUSED,
-    "StreamError": Fate.MAYBE,
-    "HTTPError": Fate.MAYBE,
-    # aiohttp, which the SDK prefers where it is installed; ours is told not to
-    "ClientConnectorError": Fate.NOT_TAKEN,
-    "ConnectionTimeoutError": Fate.NOT_TAKEN,
-    "ServerDisconnectedError": Fate.MAYBE,
-    "ClientOSError": Fate.MAYBE,
-    "ClientPayloadError": Fate.MAYBE,
-    "ServerTimeoutError": Fate.MAYBE,
-    "ClientError": Fate.MAYBE,
-    # google.auth, for Vertex AI: the token is fetched before anything is sent
-    "DefaultCredentialsError": Fate.REFUSED,
-    "RefreshError": Fate.REFUSED,
-    "TransportError": Fate.NOT_TAKEN,
-    "GoogleAuthError": Fate.REFUSED,
-    # an answer came, but cannot be read: json, pydantic, and the SDK's own
-    "JSONDecodeError": Fate.MAYBE,
-    "UnicodeDecodeError": Fate.MAYBE,
-    "ValidationError": Fate.MAYBE,
-    "UnknownApiResponseError": Fate.MAYBE,
-    "KeyError": Fate.MAYBE,
+FAMILIES: dict[str, dict[str, Fate]] = {
+    "httpx": {  # and httpx2, its fork, which is what we use
+        "ConnectError": Fate.NOT_TAKEN,
+        "ConnectTimeout": Fate.NOT_TAKEN,
+        "PoolTimeout": Fate.NOT_TAKEN,
+        "ProxyError": Fate.NOT_TAKEN,
+        "UnsupportedProtocol": Fate.REFUSED,
+        "InvalidURL": Fate.REFUSED,
+        "TooManyRedirects": Fate.REFUSED,
+        "ReadTimeout": Fate.MAYBE,
+        "WriteTimeout": Fate.MAYBE,
+        "ReadError": Fate.MAYBE,
+        "WriteError": Fate.MAYBE,
+        "CloseError": Fate.MAYBE,
+        "RemoteProtocolError": Fate.MAYBE,
+        "LocalProtocolError": Fate.MAYBE,
+        "DecodingError": Fate.MAYBE,
+        "StreamError": Fate.MAYBE,
+        "HTTPError": Fate.MAYBE,
+    },
+    "aiohttp": {  # which the SDK prefers where it is installed; ours is told not to
+        "ClientConnectorError": Fate.NOT_TAKEN,
+        "ConnectionTimeoutError": Fate.NOT_TAKEN,
+        "InvalidURL": Fate.REFUSED,
+        "ClientError": Fate.MAYBE,
+    },
+    "google.auth": {  # for Vertex AI: the token is fetched before anything is sent
+        "TransportError": Fate.NOT_TAKEN,
+        "GoogleAuthError": Fate.REFUSED,
+    },
+    "google.genai": {"UnknownApiResponseError": Fate.MAYBE},
+    "json": {"JSONDecodeError": Fate.MAYBE},
+    "pydantic": {"ValidationError": Fate.MAYBE},
+    "builtins": {  # an answer that the SDK could not take apart, or a socket that broke under it
+        "KeyError": Fate.MAYBE,
+        "UnicodeDecodeError": Fate.MAYBE,
+        "TimeoutError": Fate.MAYBE,
+        "OSError": Fate.MAYBE,
+        "UserWarning": Fate.MAYBE,
+    },
 }
-"""By the name of the class or of one of its bases, nearest first: the libraries need not be installed."""
-
-_LIBRARIES = {
-    "aiohttp": ("ClientConnectorError", "ConnectionTimeoutError", "ServerDisconnectedError", "ClientOSError")
-    + ("ClientPayloadError", "ServerTimeoutError", "ClientError"),
-    "google.auth": ("DefaultCredentialsError", "RefreshError", "TransportError", "GoogleAuthError"),
-}
-"""Names that mean this only when they come from there: the SDK has a ClientError, and httpx2 a TransportError."""
+"""By library and class, or a base of it, nearest first: the libraries need not be installed."""
 
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s\Z")
 
@@ -110,17 +111,17 @@ class Refused(Permanent):
 
 
 @contextlib.contextmanager
-def translated(what: str, *, create: bool = False) -> Iterator[None]:
+def translated(what: str, *, stake: Stake = "nothing") -> Iterator[None]:
     """Errors inside come out as ours. `what` begins the message: "create the batch"."""
     try:
         yield
     except PenstockError:
         raise
     except Exception as error:
-        raise translate(error, what, create=create) from error
+        raise translate(error, what, stake=stake) from error
 
 
-def translate(error: Exception, what: str, *, create: bool = False) -> PenstockError:
+def translate(error: Exception, what: str, *, stake: Stake = "nothing") -> PenstockError:
     """The one mapping. What nobody knows may have arrived."""
     if isinstance(error, PenstockError):
         return error
@@ -128,11 +129,11 @@ def translate(error: Exception, what: str, *, create: bool = False) -> PenstockE
     if isinstance(code, int) and _from(error, "google.genai"):
         response = getattr(error, "response", None)
         headers = getattr(response, "headers", None) or {}
-        return refusal(code, getattr(error, "details", None), headers, what, create=create)
-    return _judged(_fate(error), f"{what}: {_told(error)}", create=create)
+        return refusal(code, getattr(error, "details", None), headers, what, stake=stake)
+    return _judged(_fate(error), f"{what}: {_told(error)}", doubted=stake != "nothing")
 
 
-def refusal(status: int, body: Any, headers: Mapping[str, str], what: str, *, create: bool = False) -> StepError:
+def refusal(status: int, body: Any, headers: Mapping[str, str], what: str, *, stake: Stake = "nothing") -> StepError:
     """What an HTTP answer other than 200 means."""
     error = _error_of(body)
     name = str(error.get("status") or "")
@@ -143,7 +144,7 @@ def refusal(status: int, body: Any, headers: Mapping[str, str], what: str, *, cr
     fate = STATUSES.get(status) or _by_hundred(status)
     if fate is Fate.LATER:
         return RateLimited(said, retry_after=_retry_after(reasons, headers))
-    if fate is Fate.NOT_TAKENand name == "ALREADY_EXISTS":
+    if fate is Fate.NOT_TAKEN and name == "ALREADY_EXISTS":
         fate = Fate.REFUSED
     if fate is Fate.REFUSED:
         bad_key = any(part.get("reason") == "API_KEY_INVALID" for part in reasons) or "API key not valid" in message
@@ -152,7 +153,7 @@ def refusal(status: int, body: Any, headers: Mapping[str, str], what: str, *, cr
         elif 300 <= status < 400:
             said = f"{said}. Redirects are not followed: check gemini.base_url"
         return Refused(said, code=status)
-    return _judged(fate, said, create=create)
+    return _judged(fate, said, doubted=stake == "work")
 
 
 def _by_hundred(status: int) -> Fate:
@@ -163,20 +164,17 @@ def _by_hundred(status: int) -> Fate:
 
 def _fate(error: Exception) -> Fate:
     for cls in type(error).__mro__:
-        known = FAMILIES.get(cls.__name__)
-        if known is None:
-            continue
-        library = next((name for name, names in _LIBRARIES.items() if cls.__name__ in names), None)
-        if library is None or cls.__module__.startswith(library):
-            return known
+        for library, fates in FAMILIES.items():
+            if cls.__name__ in fates and cls.__module__.startswith(library):
+                return fates[cls.__name__]
     return Fate.MAYBE
 
 
-def _judged(fate: Fate, message: str, *, create: bool) -> StepError:
+def _judged(fate: Fate, message: str, *, doubted: bool) -> StepError:
     if fate is Fate.REFUSED:
         return Permanent(message)
-    if fate is Fate.MAYBE and create:
-        return Ambiguous(f"{message} (Gemini may have taken the work: it is looked for, not sent again)")
+    if fate is Fate.MAYBE and doubted:
+        return Ambiguous(f"{message} (Gemini may have taken it all the same)")
     return Transient(message)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,10 +13,16 @@ from pydantic_core import from_json
 
 from penstock.outputs.files import sync_folder
 
+InThread = Callable[..., Awaitable[Any]]
+"""Runs a short blocking function away from the event loop: `asyncio.to_thread`, or a direct call in a simulation."""
+
+SLICE = 8 * 1024 * 1024
+"""Bytes of one piece of a pass."""
+
 LONGEST_LINE = 256 * 1024 * 1024
 """Bytes. A longer line is skipped and told, never held."""
 
-_SURROGATES = {code: 0xFFFD for code in range(0xD800, 0xE000)}
+_SURROGATES = dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
 
 
 def lines(file: BinaryIO, longest: int = LONGEST_LINE) -> Iterator[bytes | None]:
@@ -61,21 +67,33 @@ def _mended(value: Any) -> Any:
     return value
 
 
-@contextlib.contextmanager
-def whole(target: Path, token: str) -> Iterator[BinaryIO]:
-    """A file that appears under its name when everything is in it and on the disk, or not at all."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+@contextlib.asynccontextmanager
+async def whole(target: Path, token: str, in_thread: InThread) -> AsyncIterator[BinaryIO]:
+    """A file that appears under its name when everything is in it and on the disk, or not at all. `token` keeps apart
+    two who write the same file."""
     part = target.with_name(f".{target.name}.{token}.part")
+    file: BinaryIO = await in_thread(_opened, part)
     try:
-        with part.open("wb") as file:
-            yield file
-            settle(file)
-        part.replace(target)
-        sync_folder(target.parent)
+        yield file
+        await in_thread(_placed, file, part, target)
     finally:
+        file.close()
         part.unlink(missing_ok=True)
 
 
-def settle(file: BinaryIO) -> None:
+def _opened(part: Path) -> BinaryIO:
+    part.parent.mkdir(parents=True, exist_ok=True)
+    return part.open("wb")
+
+
+def _placed(file: BinaryIO, part: Path, target: Path) -> None:
     file.flush()
     os.fsync(file.fileno())
+    part.replace(target)
+    sync_folder(target.parent)
+
+
+async def in_slices(step: Callable[[], bool], in_thread: InThread) -> None:
+    """A long pass over a file, in pieces: `step` does one and says whether there is more."""
+    while await in_thread(step):
+        pass

@@ -1,13 +1,13 @@
 """What became of each request of a batch, decided from its line alone: pure functions over decoded JSON.
 
-    ok          an answer, whole, and of the schema where one was asked
-    api_error   Google says that this request failed
-    blocked     refused for its content: no answer, or one that was stopped
-    truncated   the answer was cut off
-    invalid     an answer that is empty, cannot be read or does not fit the schema
-    missing     asked, and not in the result
-    duplicate   a second line for a key; the first one counts
-    unknown     a line with no key, or with one that was not asked
+ok          an answer, whole, and of the schema where one was asked
+api_error   Google says that this request failed
+blocked     refused for its content: no answer, or one that was stopped
+truncated   the answer was cut off
+invalid     an answer that is empty, cannot be read or does not fit the schema
+missing     asked, and not in the result
+duplicate   a second line for a key; the first one counts
+unknown     a line with no key, or with one that was not asked
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ Outcome = Literal["ok", "api_error", "blocked", "truncated", "invalid", "missing
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 Kind = Literal["generate", "embed"]
+
+NOTHING = Usage()
 
 _BLOCKS = frozenset({
     "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR",
@@ -46,7 +48,7 @@ class Row:
     error: str | None = None
     code: int | None = None
     finish: str | None = None
-    usage: Usage = Usage()
+    usage: Usage = NOTHING
     conflict: bool = False
 
     def as_json(self) -> dict[str, Any]:
@@ -58,7 +60,7 @@ class Row:
                 written[name] = value
         if self.conflict:
             written["conflict"] = True
-        if self.usage != Usage():
+        if self.usage != NOTHING:
             written["usage"] = {
                 "input": self.usage.input,
                 "output": self.usage.output,

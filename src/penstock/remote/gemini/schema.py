@@ -1,7 +1,7 @@
 """Whether a value fits a schema: JSON Schema as Pydantic writes it, or the OpenAPI subset that Gemini is given.
 
-Only what those two use is checked; a keyword that is not known here forbids nothing. What Google returns was made to fit
-the schema, so this looks for answers that were cut off or went astray, not for subtleties.
+Only what those two use is checked; a keyword that is not known here forbids nothing. What Google returns was made to
+fit the schema, so this looks for answers that were cut off or went astray, not for subtleties.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-    "integer": lambda value: (isinstance(value, int) and not isinstance(value, bool))
-    or (isinstance(value, float) and value.is_integer()),
+    "integer": lambda value: (
+        (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value.is_integer())
+    ),
 }
 
 _BOUNDS: tuple[tuple[str, str, type | tuple[type, ...], Callable[[Any, Any], bool]], ...] = (
@@ -112,7 +113,9 @@ def _of_parts(value: Any, schema: Schema, root: Schema, place: str, depth: int) 
                 return f"{_at(place)}{name!r} is missing"
         rest = schema.get("additionalProperties", True)
         for name, item in value.items():
-            if found := _misfit(item, properties.get(name, rest), root, f"{place}.{name}" if place else name, depth + 1):
+            if found := _misfit(
+                item, properties.get(name, rest), root, f"{place}.{name}" if place else name, depth + 1
+            ):
                 return found
     elif isinstance(value, list):
         first = schema.get("prefixItems") or []

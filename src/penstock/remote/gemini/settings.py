@@ -15,6 +15,7 @@ from penstock.config.duration import seconds
 
 GOOGLE = "https://generativelanguage.googleapis.com"
 KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+BASE_URL_VARIABLE = "GOOGLE_GEMINI_BASE_URL"
 
 _MIB = 1024 * 1024
 
@@ -30,6 +31,11 @@ def _caps(value: Any) -> Any:
             raise ValueError(f"must be MODEL=NUMBER, with commas between several, not {part!r}")
         written[name] = int(most)
     return written
+
+
+def _digit(value: Any) -> Any:
+    """The environment has only text."""
+    return int(value) if isinstance(value, str) and value.strip().isdigit() else value
 
 
 Seconds = Annotated[float, BeforeValidator(seconds), Field(gt=0, allow_inf_nan=False)]
@@ -52,7 +58,9 @@ class GeminiSettings(BaseModel):
     max_output_tokens: Annotated[int, Field(ge=1)] = 65_536
     prices: Path | None = None
 
-    tier: Annotated[Literal[1, 2, 3], BeforeValidator(lambda value: int(value) if isinstance(value, str) else value)] = 1
+    tier: Annotated[
+        Literal[1, 2, 3], BeforeValidator(lambda value: int(value) if isinstance(value, str) else value)
+    ] = 1
     enqueued_tokens: Caps = Field(default_factory=dict)
     batch_jobs: Annotated[int, Field(ge=1)] = 100
     inline_rows: Annotated[int, Field(ge=0, le=10_000)] = 100
@@ -118,6 +126,6 @@ def from_environment(environ: Mapping[str, str] | None = None, **told: Any) -> G
     environ = os.environ if environ is None else environ
     if told.get("api_key") is None:
         told["api_key"] = next((environ[name] for name in KEY_VARIABLES if environ.get(name, "").strip()), None)
-    if "base_url" not in told and environ.get("GOOGLE_GEMINI_BASE_URL", "").strip():
-        told["base_url"] = environ["GOOGLE_GEMINI_BASE_URL"].strip()
+    if "base_url" not in told and environ.get(BASE_URL_VARIABLE, "").strip():
+        told["base_url"] = environ[BASE_URL_VARIABLE].strip()
     return GeminiSettings(**told)

@@ -1,7 +1,7 @@
 """A child of the pool: takes one call after another from its socket, and ends when that does.
 
-It is not a sandbox: hostile *data* can crash or choke it, and then only it suffers; hostile *code* has our user's rights.
-What a call has started or left in the temporary folder is gone when the call is.
+It is not a sandbox: hostile *data* can crash or choke it, and then only it suffers; hostile *code* has our user's
+rights. What a call has started or left in the temporary folder is gone when the call is.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ from penstock.remote.pool.errors import NoSuchFunction, TooLarge, described
 from penstock.remote.pool.frames import Blob, TooMuch, checked_length, pack, unpacked
 from penstock.remote.pool.limits import MB
 from penstock.remote.pool.pages import begin_pages, check_pages
+from penstock.remote.pool.tree import kill_below
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+PARENT_GONE = getattr(signal, "SIGRTMAX", signal.SIGTERM) - 1
+"""A signal that no library takes for itself."""
 SLACK = 256 * MB
 """Thread stacks and the buffers of number libraries are mapped whole and used in part."""
 MOURNING = 2.0
@@ -50,13 +53,20 @@ def main(descriptor: int, parent: int, nice: int, folder: str) -> None:
 
 
 def end_with(parent: int) -> None:
-    """The kernel ends this process with its parent; one that died before we could ask has left us another parent."""
+    """The kernel tells us when our parent is gone; one that died before we could ask has left us another parent. What
+    our calls start, and what that starts, stays below us, so that it ends with us."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.signal(PARENT_GONE, end)
+        libc.prctl(PR_SET_PDEATHSIG, PARENT_GONE)
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def end(*_: object) -> None:
+    kill_below(os.getpid())
+    os.killpg(0, signal.SIGKILL)
 
 
 def keep_small(nice: int) -> None:
@@ -90,7 +100,9 @@ def answer(head: dict[str, Any], blobs: list[bytes]) -> list[Blob]:
         begin_pages(head["pages"])
         with memory_limit(name, head["memory_mb"]):
             function = named(name)
-            value, back = _both(name, function(head["args"], blobs + [Path(file).read_bytes() for file in head["files"]]))
+            value, back = _both(
+                name, function(head["args"], blobs + [Path(file).read_bytes() for file in head["files"]])
+            )
         check_pages()
         return _packed(name, {"call": call, "value": value}, back, head["answer_mb"] * MB)
     except BaseException as error:
@@ -138,9 +150,7 @@ def end_leftovers() -> None:
                 continue
         except ChildProcessError:
             return
-        for each in _children():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(each, signal.SIGKILL)
+        kill_below(os.getpid())
         time.sleep(0.001)
 
 
@@ -175,13 +185,6 @@ def _packed(name: str, head: dict[str, Any], blobs: Sequence[Blob], most: int) -
     except Exception as error:
         raise Permanent(f"{name} returned a value that is not JSON: {error}") from error
     return parts
-
-
-def _children() -> list[int]:
-    with contextlib.suppress(OSError):
-        files = [task / "children" for task in Path("/proc/self/task").iterdir()]
-        return [int(child) for file in files for child in file.read_text().split()]
-    return []
 
 
 def _send(connection: socket.socket, parts: Sequence[Blob]) -> None:

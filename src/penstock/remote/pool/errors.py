@@ -86,7 +86,7 @@ def described(error: BaseException, function: str) -> dict[str, Any]:
         "kind": kind or _judged(error).__name__,
         "message": message[:LONGEST_MESSAGE],
         "retry_after": error.retry_after if isinstance(error, RateLimited) else None,
-        "traceback": "".join(traceback.format_exception(error))[-LONGEST_TRACEBACK:],
+        "traceback": _clean("".join(traceback.format_exception(error)))[-LONGEST_TRACEBACK:],
     }
 
 
@@ -118,6 +118,11 @@ def _judged(error: BaseException) -> type[PenstockError]:
 
 def _text(error: BaseException) -> str:
     try:
-        return str(error).encode(errors="replace").decode()
+        return _clean(str(error))
     except Exception:
         return "(no message)"
+
+
+def _clean(text: str) -> str:
+    """Without halves of characters, which no JSON can carry."""
+    return text.encode(errors="replace").decode()

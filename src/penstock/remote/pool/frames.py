@@ -1,5 +1,5 @@
-"""What crosses between the pool and a child: a JSON head and raw blobs, in both directions and nothing else. A child may
-have parsed hostile input, so what it sends is read with bounds and never unpickled.
+"""What crosses between the pool and a child: a JSON head and raw blobs, in both directions and nothing else. A child
+may have parsed hostile input, so what it sends is read with bounds and never unpickled.
 
     4 bytes: length of the head | head, a JSON object; `blobs` are their lengths | the blobs
 
@@ -37,7 +37,9 @@ def pack(head: Mapping[str, Any], blobs: Sequence[Blob] = ()) -> list[Blob]:
     told = {**head, "blobs": [memoryview(blob).nbytes for blob in blobs]}
     text = json.dumps(told, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
     if len(text) > MOST_JSON:
-        raise TooMuch(f"{len(text) / MB:.1f} MB of JSON, and at most {MOST_JSON // MB} MB may cross: use blobs or files")
+        raise TooMuch(
+            f"{len(text) / MB:.1f} MB of JSON, and at most {MOST_JSON // MB} MB may cross: use blobs or files"
+        )
     return [len(text).to_bytes(4, "big") + text, *blobs]
 
 

@@ -1,32 +1,27 @@
-"""Outlives the pool's process by a moment, to kill what that left behind. Run by its path, with the standard library only.
+"""Outlives the pool's process by a moment, to kill what that left behind. Runs with the standard library only.
 
-The kernel kills a child when its parent dies, but not what the child has started (tesseract); and a child that sits in
-C code cannot do it. So each pool has this one small process: it reads `+group` and `-group` lines, and when the pipe
-ends, however the other side ended, it kills the groups that are left and removes the pool's temporary folder.
+The kernel tells a child that its parent has died, but a child that sits in C code does not hear it. So each pool has
+this one small process: it reads `+pid` and `-pid` lines, and when the pipe ends, however the other side ended, it kills
+the children that are left, with all they have started, and removes the pool's temporary folder.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import sys
+from collections.abc import Callable
 
 
-def main(folder: str) -> None:
+def main(folder: str, kill: Callable[[int], None]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    groups: set[int] = set()
-    with open(0, "rb", buffering=0) as told:  # noqa: PTH123 - a descriptor, not a path
+    children: set[int] = set()
+    with open(0, "rb", buffering=0) as told:
         for line in told:
-            (groups.add if line[:1] == b"+" else groups.discard)(int(line[1:]))
-    for group in groups:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, signal.SIGKILL)
+            with contextlib.suppress(ValueError):  # a line that broke off with its writer
+                (children.add if line[:1] == b"+" else children.discard)(int(line[1:]))
+    for child in children:
+        kill(child)
     import shutil
 
     shutil.rmtree(folder, ignore_errors=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

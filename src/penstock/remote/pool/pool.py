@@ -3,8 +3,9 @@
     pool = ProcessPool(workers=2, classes={"ocr": 1})
     value, blobs = await pool.run("package.module:function", {"page": 3}, blobs=[image], limits=PoolLimits(seconds=30))
 
-In a child the function is called as `function(args, blobs)`: `args` as given (JSON), `blobs` a list of bytes. It returns
-a JSON value, or a tuple `(value, list of bytes)`. It calls `page_done()` for each page. What it prints goes to the log.
+In a child the function is called as `function(args, blobs)`: `args` as given (JSON), `blobs` a list of bytes. It
+returns a JSON value, or a tuple `(value, list of bytes)`. It calls `page_done()` for each page. What it prints goes to
+the log, at debug.
 
 A pool belongs to the event loop that first uses it. Children are started when needed, kept warm, and replaced when
 they die, are worn, or have grown.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -85,6 +87,7 @@ class ProcessPool:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._folder: Path | None = None
         self._keeper: Keeper | None = None
+        self._numbers = itertools.count(1)
         self._started = self._lost = 0
         self._closed = False
 
@@ -111,7 +114,7 @@ class ProcessPool:
         """Call a function in a child. `files` are read there and come after `blobs`; large ones are better named in
         `args`. Cancelling kills what runs. Raises what `errors.py` lists, or the function's own Penstock error."""
         self._belong()
-        request = _request(function, args, blobs, files, limits or PoolLimits())
+        request = _request(next(self._numbers), function, args, blobs, files, limits or PoolLimits())
         async with self._turns.turn(resource):
             child = await self._child(request, resource)
             try:
@@ -125,14 +128,11 @@ class ProcessPool:
         """Kill what runs, refuse what waits. Safe to do again."""
         self._closed = True
         self._turns.close()
-        while self._idle:
-            self._bury(self._idle.pop())
-        for child in self._busy:
-            child.kill()
-        loop = asyncio.get_running_loop()
-        until = loop.time() + CLOSE_WITHIN
-        while (self._busy or self._burials) and loop.time() < until:
-            await asyncio.sleep(0.005)
+        for child in (*self._idle, *self._busy):
+            self._bury(child)
+        self._idle.clear()
+        if self._burials:
+            await asyncio.wait(self._burials, timeout=CLOSE_WITHIN)
         if self._keeper is not None and self._folder is not None:
             self._keeper.close()
             await asyncio.to_thread(self._keeper.wait, CLOSE_WITHIN)
@@ -179,6 +179,8 @@ class ProcessPool:
         return child
 
     def _start(self) -> Child:
+        if self._closed:
+            raise PoolClosed("the process pool is closed")
         if self._folder is None or self._keeper is None:
             self._folder = Path(tempfile.mkdtemp(prefix="penstock-pool-"))
             self._keeper = Keeper(self._folder)
@@ -225,7 +227,7 @@ class ProcessPool:
         self._deaths[call] = deaths
         if len(self._deaths) > REMEMBERED:
             self._deaths.popitem(last=False)
-        log.warning("%s (%d. time)", error, deaths)
+        log.warning("%s; process %d that this call has ended", error, deaths)
         return error if deaths < DEATHS else Deadly(f"{error}; this call has ended {deaths} processes")
 
 
@@ -238,13 +240,14 @@ def checked_function(function: str) -> str:
 
 
 def _request(
-    function: str, args: Any, blobs: Sequence[Blob], files: Sequence[Path | str], limits: PoolLimits
+    call: int, function: str, args: Any, blobs: Sequence[Blob], files: Sequence[Path | str], limits: PoolLimits
 ) -> Request:
     """What goes to the child, refused here if it could not."""
     size = sum(memoryview(blob).nbytes for blob in blobs) / MB
     if size > limits.memory_mb:
         raise TooLarge(f"{function}: {size:.0f} MB of blobs do not fit in the {limits.memory_mb} MB it may use")
     head = {
+        "call": call,
         "function": checked_function(function),
         "args": args,
         "files": [str(file) for file in files],
@@ -253,17 +256,18 @@ def _request(
         "answer_mb": limits.answer_mb,
     }
     try:
-        pack(head)
+        parts = pack(head, blobs)
     except TooMuch as error:
         raise InvalidRequest(f"{function}: {error}") from None
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidRequest(f"{function}: the arguments are not JSON: {error}") from error
-    return Request(function, head, tuple(blobs), limits)
+    return Request(call, function, tuple(parts), limits)
 
 
 def _fingerprint(request: Request) -> str:
-    digest = hashlib.sha256(json.dumps(request.head, sort_keys=True).encode())
-    for blob in request.blobs:
+    head = {**json.loads(bytes(request.parts[0][4:])), "call": None}
+    digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
+    for blob in request.parts[1:]:
         digest.update(hashlib.sha256(blob).digest())
     return digest.hexdigest()
 

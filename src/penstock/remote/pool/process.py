@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from penstock.remote.pool.errors import ChildDied, TooLarge, TooLong, rebuilt
-from penstock.remote.pool.frames import BadFrame, Blob, TooMuch, pack, receive, send
+from penstock.remote.pool.frames import BadFrame, Blob, TooMuch, receive, send
 from penstock.remote.pool.limits import MB, PoolLimits
 from penstock.remote.pool.tree import kill_tree, memory
 
@@ -46,11 +46,11 @@ _BOOT = (
 
 @dataclass(slots=True, frozen=True)
 class Request:
-    """What a child is asked to do. `function` is for messages; all that is sent is in `head` and `blobs`."""
+    """What a child is asked to do; all that is sent is in `parts`."""
 
+    call: int
     function: str
-    head: Mapping[str, Any]
-    blobs: Sequence[Blob]
+    parts: Sequence[Blob]
     limits: PoolLimits
 
 
@@ -64,6 +64,7 @@ class Child:
         self.resting = False
         self.last = ("", "")
         self._printed = bytearray()
+        self._talk: asyncio.Future[Any] | None = None
         self._loop = asyncio.get_running_loop()
         folder.mkdir()
         ours, theirs = socket.socketpair()
@@ -135,8 +136,13 @@ class Child:
             kill_tree(self.pid)
 
     async def bury(self) -> None:
-        """Kill it with all it has started, and leave nothing of it behind."""
+        """Kill it with all it has started, and leave nothing of it behind. Whoever waits for it is told of its death."""
         await self._end()
+        if self._talk is not None and not self._talk.done():
+            self._talk.cancel()
+            await asyncio.wait({self._talk})
+        # The loop lets go of the socket one turn after whoever waited for it.
+        await asyncio.sleep(0.001)
         self._hear()
         self._deaf()
         self._connection.close()
@@ -151,26 +157,26 @@ class Child:
             wait = min(wait * 2, 0.05)
         if self._process.returncode is None:
             log.warning("process %d of the pool does not end, although it was killed", self.pid)
-        # Whoever waited for the socket has let go of it by now.
-        await asyncio.sleep(0.001)
 
     async def _exchange(self, request: Request) -> tuple[dict[str, Any], list[bytes]]:
         # A process that has died may still have answered: what it said is read before its death is believed.
         with contextlib.suppress(ConnectionError):
-            await send(self._connection, pack({**request.head, "call": self.calls}, request.blobs))
+            await send(self._connection, request.parts)
         answer, blobs = await receive(self._connection, request.limits.answer_mb * MB)
-        if answer.get("call") != self.calls:
-            raise BadFrame(f"an answer to call {answer.get('call')!r} instead of {self.calls}")
+        if answer.get("call") != request.call:
+            raise BadFrame(f"an answer to call {str(answer.get('call'))[:20]} instead of {request.call}")
         return answer, blobs
 
     async def _watched(self, work: Coroutine[Any, Any, T], what: str, limits: PoolLimits) -> T:
         """Wait for `work`, but not past the limits nor past the end of the process."""
-        task = asyncio.ensure_future(work)
+        self._talk = task = asyncio.ensure_future(work)
         until = self._loop.time() + limits.seconds
         try:
             while True:
                 alive = self.alive
                 await asyncio.wait({task}, timeout=max(min(LOOK_EVERY, until - self._loop.time()), 0.0))
+                if task.cancelled():
+                    raise ConnectionResetError
                 if task.done():
                     return task.result()
                 if self._loop.time() >= until:

@@ -1,5 +1,5 @@
-"""A process and all that it has started: how much memory they use, and how to end them. Reads /proc; where there is none
-(macOS) memory is not watched, and only the process group is killed."""
+"""A process and all that it has started: how much memory they use, and how to end them. Reads /proc; where there is
+none (macOS) memory is not watched, and only the process group is killed."""
 
 from __future__ import annotations
 
@@ -36,6 +36,13 @@ def kill_tree(pid: int) -> None:
     must not have been reaped: only so is its number sure to be its own."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGSTOP)
+    kill_below(pid)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def kill_below(pid: int) -> None:
+    """End everything below a process."""
     for _ in range(_ROUNDS):
         below = descendants(pid)
         for each in below:
@@ -43,8 +50,6 @@ def kill_tree(pid: int) -> None:
                 os.kill(each, signal.SIGKILL)
         if not below:
             break
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
 
 
 def _children_files(pid: int) -> list[Path]:

@@ -1,4 +1,4 @@
-"""The table of `penstock jobs list` on a terminal: one line for a job, and one more where there is a reason to tell."""
+"""The table of a list on a terminal: one line for a row, and one more below it where there is a reason to tell."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.output import STATUS_STYLES
-
-WHOLE = ("ID", "RUN", "STATUS", "TRY", "AGE")
+WHOLE = frozenset({"ID", "RUN", "STATUS", "STATE", "TRY", "AGE", "NEXT LOOK", "COST"})
 """Columns that are never cut: the others give way on a narrow terminal."""
 
+RIGHT = frozenset({"RUN", "TRY", "AGE", "NEXT LOOK", "COST"})
 
-class JobTable:
-    """`columns`: heading → cells, one for each job."""
 
-    def __init__(self, columns: Mapping[str, Sequence[str]], statuses: Sequence[str], reasons: Sequence[str]) -> None:
+class RowTable:
+    """`columns`: heading → cells, one for each row. `styles` colour the cells of the column `styled`."""
+
+    def __init__(
+        self, columns: Mapping[str, Sequence[str]], reasons: Sequence[str], *, styled: str, styles: Sequence[str]
+    ) -> None:
         self._columns = columns
-        self._statuses = statuses
         self._reasons = reasons
+        self._styled = styled
+        self._styles = styles
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         lines = console.render_lines(self._table(), options, pad=False)
@@ -39,10 +42,10 @@ class JobTable:
             table.add_column(
                 heading if heading == "ID" else heading.capitalize(),
                 no_wrap=heading in WHOLE,
-                justify="right" if heading in ("RUN", "TRY", "AGE") else "left",
+                justify="right" if heading in RIGHT else "left",
             )
-        for status, *row in zip(self._statuses, *self._columns.values(), strict=True):
+        for style, *row in zip(self._styles, *self._columns.values(), strict=True):
             cells = [Text(cell, no_wrap=True, overflow="ellipsis") for cell in row]
-            cells[list(self._columns).index("STATUS")].stylize(STATUS_STYLES[status])
+            cells[list(self._columns).index(self._styled)].stylize(style)
             table.add_row(*cells)
         return table

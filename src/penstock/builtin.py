@@ -1,0 +1,102 @@
+"""The remotes that every Penstock has, made from the configuration when they are first asked for: Gemini (Google's, or
+Penstock's own where no key is set), and a pool of processes; and those that other packages bring."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+from penstock.engine.clock import Clock, SystemClock
+from penstock.engine.errors import InvalidConfiguration
+from penstock.remote.protocol import Remote
+
+if TYPE_CHECKING:
+    from penstock.config import Settings
+    from penstock.remote.gemini.client import GeminiClient
+    from penstock.remote.gemini.settings import GeminiSettings
+
+log = logging.getLogger("penstock.remote")
+
+LOCAL_PACE = {"listing_margin": 2.0, "poll_every": 0.2, "poll_at_most": 5.0}
+"""Seconds that suit a Gemini on this machine, where the configuration says nothing else."""
+
+Factories = dict[str, Callable[[], Remote]]
+
+
+def builtin_remotes(settings: Settings, clock: Clock | None = None) -> Factories:
+    """Name → how to make it. Nothing is imported, started or asked for until then."""
+    time = clock or SystemClock()
+    client = cache(lambda: gemini_client(settings, time))
+
+    def batch() -> Remote:
+        from penstock.remote.gemini.batch import GeminiBatch
+
+        return GeminiBatch(client())
+
+    def generate() -> Remote:
+        from penstock.remote.gemini.single import GeminiGenerate
+
+        return GeminiGenerate(client())
+
+    def embed() -> Remote:
+        from penstock.remote.gemini.single import GeminiEmbed
+
+        return GeminiEmbed(client())
+
+    def pool() -> Remote:
+        from penstock.remote.pool import PoolRemote, ProcessPool
+
+        return PoolRemote(ProcessPool())
+
+    ours: Factories = {"gemini.batch": batch, "gemini.generate": generate, "gemini.embed": embed, "pool": pool}
+    return {**_from_packages(settings), **ours}
+
+
+def uses_own_gemini(settings: Settings) -> bool:
+    """Whether Gemini is Penstock's own: told so, or no key and no other address is set."""
+    wish, gemini = settings.local_gemini.use, settings.gemini
+    if wish == "auto":
+        return gemini.api_key is None and not gemini.vertex and settings.source("gemini.base_url") is None
+    return wish == "always"
+
+
+def gemini_client(settings: Settings, clock: Clock) -> GeminiClient:
+    from penstock.remote.gemini.client import GeminiClient
+
+    if not uses_own_gemini(settings):
+        return GeminiClient(settings.gemini, clock=clock)
+    from penstock.gemini_local.launch import ensure_running
+    from penstock.gemini_local.transport import PLACEHOLDER, OwnGemini
+
+    local = settings.local_gemini
+
+    def find() -> str:
+        return ensure_running(settings.home, backend=local.backend, idle=local.idle).base_url
+
+    return GeminiClient(_at_our_pace(settings, PLACEHOLDER), clock=clock, transport=OwnGemini(find))
+
+
+def _at_our_pace(settings: Settings, address: str) -> GeminiSettings:
+    unsaid = {key: value for key, value in LOCAL_PACE.items() if settings.source(f"gemini.{key}") is None}
+    return settings.gemini.model_copy(update={"base_url": address, "api_key": None, **unsaid})
+
+
+def _from_packages(settings: Settings) -> Factories:
+    """Entry points of the group `penstock.remotes`: each names a function that is given the settings."""
+
+    def factory(point: EntryPoint) -> Callable[[], Remote]:
+        def make() -> Remote:
+            try:
+                remote: Remote = point.load()(settings)
+            except Exception as error:
+                raise InvalidConfiguration(
+                    f"the remote {point.name!r} of {point.value} cannot be made: {error}"
+                ) from error
+            return remote
+
+        return make
+
+    return {point.name: factory(point) for point in entry_points(group="penstock.remotes")}
