@@ -6,17 +6,21 @@ What is exported here is stable; everything else is private.
 
 from penstock.app import FollowUp, Penstock
 from penstock.delivery.embedded import Embedded
+from penstock.engine.call import Call, Usage
 from penstock.engine.context import Context
 from penstock.engine.engine import Retention, Wake
 from penstock.engine.errors import (
     Ambiguous,
+    Blocked,
     CommitUnknown,
     Conflict,
+    Halted,
     InvalidConfiguration,
     InvalidPayload,
     InvalidRequest,
     LostClaim,
     NotFound,
+    OverBudget,
     PenstockError,
     Permanent,
     RateLimited,
@@ -35,19 +39,25 @@ from penstock.engine.priority import Priority
 from penstock.engine.retry import Retry
 from penstock.engine.workflow import Workflow
 from penstock.outputs.ledger import Outputs
-from penstock.store.protocol import Submitted
+from penstock.remote.protocol import Remote
+from penstock.store.protocol import Budget, Cost, Submitted
 
 __all__ = [
     "Again",
     "Ambiguous",
     "Batch",
+    "Blocked",
+    "Budget",
+    "Call",
     "CommitUnknown",
     "Conflict",
     "Context",
+    "Cost",
     "Embedded",
     "Event",
     "FollowUp",
     "Goto",
+    "Halted",
     "InvalidConfiguration",
     "InvalidPayload",
     "InvalidRequest",
@@ -55,12 +65,14 @@ __all__ = [
     "LostClaim",
     "NotFound",
     "Outputs",
+    "OverBudget",
     "Penstock",
     "PenstockError",
     "Permanent",
     "Priority",
     "Progress",
     "RateLimited",
+    "Remote",
     "Retention",
     "Retry",
     "Schedule",
@@ -73,6 +85,7 @@ __all__ = [
     "StoreUnavailable",
     "Submitted",
     "Transient",
+    "Usage",
     "Wake",
     "Workflow",
 ]

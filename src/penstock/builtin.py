@@ -74,7 +74,7 @@ def gemini_client(settings: Settings, clock: Clock) -> GeminiClient:
     local = settings.local_gemini
 
     def find() -> str:
-        return ensure_running(settings.home, backend=local.backend, idle=local.idle).base_url
+        return ensure_running(settings.home, backend=local.backend, idle_stop=local.idle).base_url
 
     return GeminiClient(_at_our_pace(settings, PLACEHOLDER), clock=clock, transport=OwnGemini(find))
 
@@ -92,9 +92,7 @@ def _from_packages(settings: Settings) -> Factories:
             try:
                 remote: Remote = point.load()(settings)
             except Exception as error:
-                raise InvalidConfiguration(
-                    f"the remote {point.name!r} of {point.value} cannot be made: {error}"
-                ) from error
+                raise InvalidConfiguration(f"remote {point.name!r} ({point.value}) cannot be made: {error}") from error
             return remote
 
         return make

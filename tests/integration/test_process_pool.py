@@ -132,10 +132,13 @@ def test_files_are_read_by_the_child(tmp_path: Path) -> None:
 
 def test_a_call_that_takes_too_long_is_killed_with_all_it_started(tmp_path: Path) -> None:
     async def scenario(pool: ProcessPool) -> None:
-        with pytest.raises(TooLong, match=r"took more than the 1\.5 s"):
-            args = {"file": str(tmp_path / "pids")}
-            await pool.run(f"{F}:with_grandchildren", args, limits=PoolLimits(seconds=1.5))
-        pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+        note = tmp_path / "pids"
+        seconds = 1
+        while not note.exists():  # on a busy machine the time may be over before they were started
+            with pytest.raises(TooLong, match=f"took more than the {seconds} s"):
+                await pool.run(f"{F}:with_grandchildren", {"file": str(note)}, limits=PoolLimits(seconds=seconds))
+            seconds *= 3
+        pids = [int(pid) for pid in note.read_text().split()]
         assert len(pids) == 3 and gone(pids)
 
     with_pool(scenario)
@@ -260,6 +263,7 @@ def test_what_cannot_come_back_is_told() -> None:
         ("deep", None, Permanent, "RecursionError"),
         ("exit_politely", None, Permanent, "SystemExit: enough"),
         ("scribble", None, ChildDied, "the process sent"),
+        ("hang_up", None, ChildDied, "closed its connection"),
         ("lie", None, ChildDied, "the process sent"),
     ]
 
@@ -277,6 +281,8 @@ def test_what_cannot_be_sent_is_refused_before_a_process_starts() -> None:
             for args in ({1, 2}, float("inf"), "\ud800", "x" * 9 * 2**20):
                 with pytest.raises(InvalidRequest):
                     await pool.run(f"{F}:echo", args)
+            with pytest.raises(InvalidRequest, match="bytes"):
+                await pool.run(f"{F}:echo", blobs=["text"])  # type: ignore[list-item]
             for name in ("", "os", "os:", ":f", "a b:c", "os:path.join", "../x:y", "__main__:f"):
                 with pytest.raises(InvalidRequest):
                     await pool.run(name)
@@ -320,12 +326,13 @@ def test_what_a_function_prints_or_forks_does_not_reach_the_answer() -> None:
 def test_children_get_no_secrets_and_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMINI_API_KEY", "secret")
     monkeypatch.setenv("PENSTOCK_STORE", "postgresql://user:secret@host/db")
+    monkeypatch.setenv("BROKER", "redis://:secret@host/0")
     monkeypatch.setenv("HARMLESS", "1")
 
     async def scenario(pool: ProcessPool) -> None:
         seen, _ = await pool.run(f"{F}:environment")
         assert "HARMLESS" in seen["names"] and "ADDED" in seen["names"]
-        assert "GEMINI_API_KEY" not in seen["names"] and "PENSTOCK_STORE" not in seen["names"]
+        assert not {"GEMINI_API_KEY", "PENSTOCK_STORE", "BROKER"} & set(seen["names"])
         assert seen["stdin"] == ""
 
     with_pool(scenario, env={"ADDED": "1"})
@@ -349,11 +356,12 @@ def test_turns_come_in_order_and_a_full_class_holds_up_no_other(tmp_path: Path) 
     async def scenario(pool: ProcessPool) -> None:
         file = tmp_path / "journal"
 
-        def call(name: str, resource: str, seconds: float = 0.02) -> Awaitable[Any]:
-            args = {"file": str(file), "name": name, "seconds": seconds}
+        def call(name: str, resource: str, until: str = "") -> Awaitable[Any]:
+            args = {"file": str(file), "name": name, "until": until}
             return pool.run(f"{F}:journal", args, resource=resource)
 
-        ocr = [call(f"ocr{n}", "ocr", 0.2) for n in range(3)]
+        # The first goes on until the others' last is done, so it never ends if its class holds them up.
+        ocr = [call(f"ocr{n}", "ocr", "-cpu2") for n in range(3)]
         cpu = [call(f"cpu{n}", "cpu") for n in range(3)]
         together = asyncio.gather(*ocr, *cpu)
         await asyncio.sleep(0)
@@ -366,17 +374,17 @@ def test_turns_come_in_order_and_a_full_class_holds_up_no_other(tmp_path: Path) 
             assert started == [f"+{resource}{n}" for n in range(3)], f"{resource} did not keep its order: {mine}"
         ocr_lines = [line for line in lines if "ocr" in line]
         assert ocr_lines == [f"{sign}ocr{n}" for n in range(3) for sign in "+-"], "two of the class ran at once"
-        assert lines.index("+cpu1") < lines.index("+ocr1"), "a full class held up another"
 
     with_pool(scenario, workers=2, classes={"ocr": 1})
 
 
 def test_a_waiting_call_that_is_cancelled_takes_nobodys_turn() -> None:
     async def scenario(pool: ProcessPool) -> None:
-        first = asyncio.ensure_future(pool.run(f"{F}:sleep", {"seconds": 0.3}))
+        first = asyncio.ensure_future(pool.run(f"{F}:sleep", {"seconds": 600}))
         waiting = [asyncio.ensure_future(pool.run(f"{F}:plain", n)) for n in range(3)]
         await asyncio.sleep(0.01)
         waiting[0].cancel()
+        first.cancel()
         done = await asyncio.gather(first, *waiting, return_exceptions=True)
         assert isinstance(done[1], asyncio.CancelledError)
         assert [answer[0]["args"] for answer in done[2:] if isinstance(answer, tuple)] == [1, 2]

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -120,8 +121,6 @@ class Gemini:
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Any]:
         """A request with nothing between: the code, and the answer's JSON where it is some."""
-        from http.client import HTTPConnection
-
         connection = HTTPConnection(urlsplit(self.url).netloc, timeout=PATIENCE)
         try:
             raw = body if isinstance(body, bytes) else None if body is None else json.dumps(body)

@@ -44,11 +44,12 @@ def sleep(args: Any, blobs: list[bytes]) -> Any:
 
 
 def journal(args: Any, blobs: list[bytes]) -> Any:
-    """Notes its begin and end in a file."""
+    """Notes its begin and end in a file; in between it waits for a line there."""
     with Path(args["file"]).open("a") as file:
         file.write(f"+{args['name']}\n")
         file.flush()
-        time.sleep(args.get("seconds", 0.02))
+        while args.get("until", "") not in Path(args["file"]).read_text():
+            time.sleep(0.01)
         file.write(f"-{args['name']}\n")
 
 
@@ -193,6 +194,11 @@ def lie(args: Any, blobs: list[bytes]) -> Any:
             os.write(descriptor, len(text).to_bytes(4, "big") + text)
         except OSError:
             continue
+    time.sleep(600)
+
+
+def hang_up(args: Any, blobs: list[bytes]) -> Any:
+    os.closerange(3, 64)
     time.sleep(600)
 
 

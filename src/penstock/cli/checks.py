@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import sqlite3
@@ -9,14 +10,14 @@ import sys
 import tempfile
 import time
 import zoneinfo
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
 
 from penstock.app import Penstock
 from penstock.cli import sessions
+from penstock.cli.check import Check
 from penstock.cli.command import Invocation
+from penstock.cli.gemini_checks import gemini_checks
 from penstock.cli.output import counted
 from penstock.cli.schema_state import schema_state
 from penstock.config import Settings
@@ -31,16 +32,6 @@ LARGE_WAL = 256 << 20
 SHARED_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "glusterfs", "ceph"}
 
 
-@dataclass(slots=True, frozen=True)
-class Check:
-    """What was found; `mend` is what to do about it."""
-
-    name: str
-    status: Literal["ok", "warn", "fail"]
-    detail: str
-    mend: str | None = None
-
-
 async def examine(call: Invocation) -> list[Check]:
     """All checks that can be made: without a sound configuration there is no store to look at."""
     checks = [_python(), _packages(), _sqlite(), _time_zones()]
@@ -49,7 +40,7 @@ async def examine(call: Invocation) -> list[Check]:
     except PenstockError as error:
         return [*checks, Check("configuration", "fail", str(error), "correct it there")]
     checks += [_configuration(settings), _app(settings), _home(settings), _disk(settings)]
-    return checks + await _store(settings)
+    return [*checks, *gemini_checks(settings, os.environ), *await _store(settings)]
 
 
 def _python() -> Check:
@@ -191,6 +182,12 @@ async def _work(app: Penstock, settings: Settings) -> list[Check]:
         checks.append(Check("stuck jobs", "warn", f"{held} held by {holders}", mend))
     else:
         checks.append(Check("stuck jobs", "ok", "none"))
+    doubted = len(await app.calls(state=["quarantined"], limit=1000))
+    if doubted:
+        mend = "see `penstock calls list --state quarantined`, then decide"
+        checks.append(Check("remote calls", "warn", f"{counted(doubted, 'call')} in quarantine", mend))
+    else:
+        checks.append(Check("remote calls", "ok", "none in quarantine"))
     for status, mend in (("paused", "resume"), ("failed", "retry")):
         count = counts.get(status, 0)
         how = f"see `penstock jobs list --status {status}`, then `penstock jobs {mend} ID`"

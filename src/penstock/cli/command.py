@@ -111,6 +111,7 @@ class Group(_WithGlobalOptions, click.Group):
     """Commands under one name."""
 
     command_class = Command
+    group_class = type
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _WithGlobalOptions.format_options(self, ctx, formatter)

@@ -9,7 +9,7 @@ import click
 from penstock.cli.command import Command, Invocation
 
 if TYPE_CHECKING:
-    from penstock.cli.checks import Check
+    from penstock.cli.check import Check
     from penstock.cli.output import Output
 
 SIGNS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}

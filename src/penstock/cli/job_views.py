@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from penstock.cli.output import STATUS_STYLES, Output, plain_table
+from penstock.cli.sheets import show_sheet
 from penstock.cli.times import ago, length, local, local_and_ago
 from penstock.engine.model import DEFAULT_QUEUE, DEFAULT_TENANT, Event, Job
 
@@ -46,8 +47,8 @@ def status_text(job: Job) -> str:
 
 
 def why(job: Job) -> str:
-    """Why a job failed or rests, in one line."""
-    words = job.error or job.reason if job.status in ("failed", "paused") else None
+    """Why a job failed, rests or waits, in one line."""
+    words = job.error or job.reason if job.status in ("failed", "paused", "waiting") else None
     return " ".join((words or "").split())
 
 
@@ -92,40 +93,36 @@ def show_list(out: Output, jobs: Sequence[Job], now: float) -> None:
     out.console().print(RowTable(shown, reasons, styled="STATUS", styles=styles))
 
 
-def show_job(out: Output, job: Job, history: Sequence[Event], now: float) -> None:
-    """Everything about one job, and what happened to it."""
+def show_job(out: Output, job: Job, history: Sequence[Event], now: float, *, spent: str | None = None) -> None:
+    """Everything about one job. `spent`: the words for what its remote calls have cost."""
     facts = _facts(job, now)
+    if spent is not None:
+        facts.insert([name for name, _ in facts].index("created"), ("cost", spent))
+    style = STATUS_STYLES[job.status]
+    show_sheet(out, f"{job.workflow} · {job.id}", facts, border=style, styles={"status": style, "error": "red"})
+    if history:
+        _show_history(out, history)
+
+
+def _show_history(out: Output, history: Sequence[Event]) -> None:
     if not out.fancy:
-        width = max(len(name) for name, _ in facts)
-        out.result("\n".join(f"{name.ljust(width)}  {value}" for name, value in facts))
-        out.result("")
         rows = [_event_row(event, local(event.at)) for event in history]
+        out.result("")
         out.result(plain_table(["AT", "WHAT", "STEP", "TRY", "TOOK", "STATUS", "BY", "NOTE"], rows))
         return
     from rich import box
-    from rich.panel import Panel
     from rich.table import Table
     from rich.text import Text
 
-    sheet = Table.grid(padding=(0, 2))
-    sheet.add_column(style="bright_black")
-    sheet.add_column(overflow="fold")
-    for name, value in facts:
-        style = STATUS_STYLES[job.status] if name == "status" else "red" if name == "error" else ""
-        sheet.add_row(name, Text(value, style=style))
-    title = f"{job.workflow} · {job.id}"
-    console = out.console()
-    console.print(Panel(sheet, title=title, title_align="left", border_style=STATUS_STYLES[job.status], expand=False))
     timeline = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for heading in ("At", "What", "Step", "Try", "Took", "Status", "By", "Note"):
         timeline.add_column(heading, justify="right" if heading in ("Try", "Took") else "left", overflow="fold")
-    began = history[0].at if history else now
     for event in history:
-        at = f"{local(event.at)[11:19]} +{length(event.at - began)}"
+        at = f"{local(event.at)[11:19]} +{length(event.at - history[0].at)}"
         cells = [Text(cell) for cell in _event_row(event, at)]
         cells[5].stylize(STATUS_STYLES.get(event.status, ""))
         timeline.add_row(*cells)
-    console.print(timeline)
+    out.console().print(timeline)
 
 
 def _facts(job: Job, now: float) -> list[tuple[str, str]]:

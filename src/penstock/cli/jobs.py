@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 STATUSES = ("queued", "running", "waiting", "paused", "canceling", "completed", "failed", "canceled")
 
+MOST_CALLS = 100
+"""How many of a job's remote calls `show` lists, the newest."""
+
 
 @click.group(cls=Group)
 def jobs() -> None:
@@ -141,8 +144,11 @@ def list_(
 @click.argument("job_id", metavar="ID")
 @click.pass_obj
 def show(call: Invocation, job_id: str) -> None:
-    """Everything about one job, and its history."""
+    """Everything about one job: its history, its remote calls and what they cost."""
     from penstock.cli import sessions
+    from penstock.cli.call_shapes import call_summary, money
+    from penstock.cli.call_views import show_calls
+    from penstock.cli.cost_views import spent_text, total_of
     from penstock.cli.job_views import show_job
     from penstock.cli.shapes import detail, happening
 
@@ -150,9 +156,26 @@ def show(call: Invocation, job_id: str) -> None:
         async with sessions.opened(call.settings(), must_exist=True) as app:
             job = await app.job(job_id)
             history = await app.history(job_id)
-            call.out.data({"job": detail(job), "history": [happening(event) for event in history]})
-            if not call.json:
-                show_job(call.out, job, history, await app.engine.store.now())
+            made = await app.calls(job=job_id, limit=MOST_CALLS)
+            total = total_of(await app.costs(job=job_id))
+            call.out.data(
+                {
+                    "job": detail(job),
+                    "history": [happening(event) for event in history],
+                    "calls": [call_summary(one) for one in made],
+                    **money("cost", total.cost),
+                    **money("reserved", total.reserved),
+                }
+            )
+            if call.json:
+                return
+            now = await app.engine.store.now()
+            show_job(call.out, job, history, now, spent=spent_text(total) if made else None)
+            if made:
+                call.out.result("")
+                show_calls(call.out, made, now)
+            if len(made) == MOST_CALLS:
+                call.out.note(f"There may be more calls: `penstock calls list --job {job_id} --before {made[-1].id}`")
 
     sessions.run(main())
 

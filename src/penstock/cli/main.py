@@ -28,7 +28,10 @@ _OURS_TO_MEND = (InvalidRequest, SchemaMismatch, StoreReadOnly, StoreFull)
 COMMANDS = {
     "init": "penstock.cli.init",
     "jobs": "penstock.cli.jobs",
+    "calls": "penstock.cli.calls",
+    "costs": "penstock.cli.costs",
     "worker": "penstock.cli.worker",
+    "gemini": "penstock.cli.gemini",
     "doctor": "penstock.cli.doctor",
     "migrate": "penstock.cli.migrate",
     "demo": "penstock.cli.demo",

@@ -10,7 +10,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-WHOLE = frozenset({"ID", "RUN", "STATUS", "STATE", "TRY", "AGE", "NEXT LOOK", "COST"})
+WHOLE = frozenset({"ID", "RUN", "STATUS", "STATE", "TRY", "JOB", "AGE", "NEXT LOOK", "COST"})
 """Columns that are never cut: the others give way on a narrow terminal."""
 
 RIGHT = frozenset({"RUN", "TRY", "AGE", "NEXT LOOK", "COST"})

@@ -98,7 +98,10 @@ class LiveView(View):
             style = STATUS_STYLES[job.status]
             sign = self._spinner if job.status == "running" else Text(SIGNS[job.status], style=style)
             step = f"{job.step} (try {job.attempt})" if job.attempt > 1 else job.step
-            step += f", {ago(job.due, self._now)}" if job.due is not None else ""
+            if job.reason and not job.final:
+                step += f", {job.reason}"
+            elif job.due is not None:
+                step += f", {ago(job.due, self._now)}"
             status = Text(status_text(job), style=style)
             cells = (step, progress_bar(job), counters_text(job), elapsed(job, self._now))
             table.add_row(sign, job.id, job.workflow, status, *cells)
@@ -132,7 +135,7 @@ def one_line(job: Job, now: float) -> str:
     parts = [f"job {job.id} {job.workflow}: {status_text(job)}"]
     if not job.final:
         parts.append(f"step {job.step}" + (f", try {job.attempt}" if job.attempt > 1 else ""))
-    if job.due is not None:
+    if job.due is not None and not job.reason:
         parts.append(f"due {ago(job.due, now)}")
     parts += [text for text in (progress_text(job), job.error or job.reason) if text]
     return ", ".join(parts)

@@ -40,7 +40,8 @@ def admit(
 ) -> tuple[Hold, ...]:
     """Everything the call will hold; or why it must not be made now. `budgets` is (scope, most, spent), `held` what
     unfinished calls hold of each name."""
-    for hold in call.holds:
+    holds = _by_name(call.holds)
+    for hold in holds:
         most = limits.get(hold.name) if hold.most is None else hold.most
         if most is None:
             continue
@@ -60,9 +61,19 @@ def admit(
             if open_holds:
                 raise Blocked(told)
             needed = dollars(spent + call.estimate)
-            raise OverBudget(f"{told}; raise it to at least {needed} ('penstock costs budget {scope} AMOUNT')")
+            raise OverBudget(f"{told}; raise it to at least {needed} ('penstock costs budget set {scope} DOLLARS')")
         reserved.append(Hold(hold_name(scope), call.estimate))
-    return (*call.holds, *reserved)
+    return (*holds, *reserved)
+
+
+def _by_name(holds: Sequence[Hold]) -> list[Hold]:
+    """What is asked for twice is needed twice, and kept as one."""
+    summed: dict[str, Hold] = {}
+    for hold in holds:
+        known = summed.get(hold.name, Hold(hold.name, 0))
+        mosts = [most for most in (known.most, hold.most) if most is not None]
+        summed[hold.name] = Hold(hold.name, known.amount + hold.amount, min(mosts, default=None))
+    return list(summed.values())
 
 
 def dollars(millionths: int) -> str:

@@ -24,6 +24,7 @@ from pydantic_core import from_json, to_json
 
 from penstock.engine.clock import to_the_tick
 from penstock.engine.errors import Conflict, InvalidRequest
+from penstock.engine.identity import made_storable
 
 State = Literal[
     "intent", "unsent", "submitted", "running", "overdue", "succeeded", "quarantined",
@@ -36,6 +37,9 @@ LIVE: frozenset[str] = frozenset({"intent", "submitted", "running", "overdue", "
 ENDED: frozenset[str] = frozenset({"collected", "failed", "expired", "cancelled", "absent", "lost", "discarded"})
 REPEATED: frozenset[str] = frozenset({"absent", "lost"})
 """Ends that say nothing about the work: the next attempt is sent at once."""
+
+RESTING: frozenset[str] = ENDED | {"unsent", "quarantined"}
+"""States in which nothing comes of a call by itself: a job that waits for it goes on."""
 
 STATES: tuple[str, ...] = (
     "intent", "unsent", "submitted", "running", "overdue", "succeeded", "quarantined",
@@ -307,6 +311,21 @@ def held_by(row: CallRow) -> list[tuple[str, int]]:
     ]
 
 
+def hold_also(row: CallRow, name: str, amount: int) -> bool:
+    """Let a call hold one thing more, or say that it does already."""
+    held = held_by(row)
+    if any(name == known for known, _ in held):
+        return False
+    row.holds = to_json([*held, (name, amount)]).decode()
+    return True
+
+
+def decided_before(row: CallRow, fact: Fact) -> bool:
+    """Whether a person's decision is made already: what is asked when it is told again after an unknown COMMIT."""
+    made = row.state != "quarantined" and row.decided_by is not None
+    return fact.kind in DECISIONS and made and row.decided_by == fact.actor
+
+
 def learn(row: CallRow, fact: Fact, *, now: float, superseded: bool) -> bool:
     """Change the row by what was learned; False if that is nothing new. `superseded`: a later attempt exists, so a
     call that turns out to be alive after all is a duplicate, and unwanted."""
@@ -334,7 +353,7 @@ def learn(row: CallRow, fact: Fact, *, now: float, superseded: bool) -> bool:
     row.looks += fact.kind not in ("sent", "unwanted", *DECISIONS)
     row.checked = now
     if fact.error is not None:
-        row.error = fact.error[:2000]
+        row.error = made_storable(fact.error[:2000])
     if fact.look_in is not None and (row.state in LIVE or row.state == "absent"):
         row.due = to_the_tick(now + fact.look_in)
     return True
@@ -344,7 +363,7 @@ def _enter(row: CallRow, after: str, fact: Fact, now: float, *, superseded: bool
     if after == "absent" and row.unwanted:
         after = "cancelled"
     if fact.provider_id is not None:
-        row.provider_id = fact.provider_id
+        row.provider_id = made_storable(fact.provider_id)
     if after == "submitted":
         if row.state in ENDED:
             row.unwanted = int(superseded or row.state in ("cancelled", "discarded"))

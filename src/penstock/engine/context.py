@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, MutableMapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pydantic_core import from_json, to_json
@@ -137,6 +138,10 @@ class Context:
         """
         self._check_open()
         return await self._engine.calls.make(self._row, remote, key, request, attempts=attempts)
+
+    def folder_of(self, call: Call) -> Path:
+        """Where the files are that a call brought home; its result names them."""
+        return self._engine.calls.folder_of(call.id)
 
     def release(self, name: str) -> None:
         """Free a lock of this job with the outcome of this step."""

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from penstock.engine.call import Call
@@ -90,6 +91,8 @@ class Calls(Protocol):
     def connect(self, engine: Engine) -> None: ...
 
     async def make(self, job: JobRow, remote: Any, key: str, request: Any, *, attempts: int) -> Call: ...
+
+    def folder_of(self, call: str) -> Path: ...
 
     async def tend(self, *, wait: bool = True) -> int: ...
 

@@ -38,7 +38,7 @@ def storable(text: str) -> bool:
 
 
 def made_storable(text: str | None) -> str | None:
-    """What a person wrote, as it can be kept."""
+    """What a person wrote or another side said, as it can be kept."""
     return None if text is None else text.encode("utf-8", "replace").decode().replace("\x00", "?")
 
 

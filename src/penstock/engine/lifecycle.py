@@ -124,7 +124,7 @@ def hand_back(row: JobRow, *, now: float, by_tenant: bool) -> None:
 def fall_due(row: JobRow) -> None:
     """The wait is over."""
     row.phase = "ready"
-    row.due = None
+    row.due = row.reason = None
     if row.status == "waiting":
         row.status = "queued"
 
@@ -316,7 +316,10 @@ def _next(row: JobRow, move: Move, now: float) -> None:
 def _again(row: JobRow, move: Move, now: float) -> None:
     row.attempt = row.throttled = row.crashes = 0
     row.error = None
+    paused = row.gate == "pause"
     _requeue(row, after=move.after, now=now)
+    if not paused:
+        row.reason = _storable(move.waits) if row.phase == "timed" else None
 
 
 def _retry(row: JobRow, move: Move, now: float) -> None:

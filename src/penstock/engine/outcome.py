@@ -34,9 +34,8 @@ class Again:
         return self.after
 
     @property
-    def calls(self) -> tuple[str, ...]:
-        calls = (self.until,) if isinstance(self.until, Call) else self.until
-        return tuple(call.id for call in calls)
+    def calls(self) -> tuple[Call, ...]:
+        return (self.until,) if isinstance(self.until, Call) else tuple(self.until)
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,3 +71,4 @@ class Move:
     release: tuple[str, ...] = ()
     writes: tuple[Any, ...] = ()
     until: tuple[str, ...] = ()
+    waits: str | None = None

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from penstock.engine.call import Call
 from penstock.engine.context import Context
 from penstock.engine.errors import (
     Halted,
@@ -210,8 +212,14 @@ class Tick:
                 raise Permanent(
                     f"step {step.name!r} returned Again(after={value.after!r}): it must be 0 or more seconds"
                 )
-            payload = encode(value.payload)
-            return context._move("again", payload=payload, after=value.wait, until=value.calls, took=took)
+            return context._move(
+                "again",
+                payload=encode(value.payload),
+                after=value.wait,
+                until=tuple(call.id for call in value.calls),
+                waits=_waits_for(value.calls),
+                took=took,
+            )
         if step is self.workflow.cleanup_step:
             return context._move("cleaned", took=took)
         following: Step | None
@@ -273,6 +281,12 @@ def told_error(error: BaseException) -> str:
     except Exception:
         message = "(its message cannot be shown)"
     return f"{type(error).__name__}: {message}"[:MESSAGE_LIMIT]
+
+
+def _waits_for(calls: Sequence[Call]) -> str | None:
+    """For people: what the job is waiting for."""
+    named = ", ".join(f"{call.remote} {call.key}" for call in calls[:3])
+    return f"waits for {named}{', …' if len(calls) > 3 else ''}" if calls else None
 
 
 def _delay(row: JobRow, move: Move) -> float | None:

@@ -16,6 +16,7 @@ from penstock.gemini_local.guards import check_admin, check_caller
 from penstock.gemini_local.services import Services
 
 MOST = 16 * 1024 * 1024
+FURTHEST = 100 * 365 * 86_400.0
 SCRIPT = "script"
 """The fact that keeps the rules given last, for the next process."""
 
@@ -24,12 +25,13 @@ class Admin:
     def __init__(self, services: Services, instance: str) -> None:
         self._services = services
         self._instance = instance
+        self._follow = getattr(services.backend, "follow", None)
 
     async def answer(self, request: Request) -> Response:
         try:
             check_caller(request.headers, self._services.settings)
             check_admin(request.headers)
-            match request.method, request.url.path.removeprefix("/_penstock/"):
+            match request.method, request.scope["path"].removeprefix("/_penstock/"):
                 case "GET", "health":
                     return reply(self._health())
                 case "GET", "journal":
@@ -44,7 +46,7 @@ class Admin:
                     return reply(self._script(await _body(request)))
                 case "POST", "reset":
                     return reply(await self._reset())
-            raise not_found(f"{request.method} {request.url.path[:200]} is nothing the administration knows.")
+            raise not_found(f"{request.method} {request.scope['path'][:200]} is nothing the administration knows.")
         except ApiError as error:
             return error_reply(error)
 
@@ -82,9 +84,11 @@ class Admin:
 
     def _advance(self, body: Any) -> Any:
         seconds = body.get("advance") if isinstance(body, dict) else None
-        if not isinstance(seconds, int | float) or not 0 <= seconds < 1e10:
+        if not isinstance(seconds, int | float) or seconds < 0:
             raise bad_request('{"advance": seconds} is expected, and the clock only goes forward.')
         clock = self._services.clock
+        if clock.offset + seconds > FURTHEST:
+            raise bad_request("The clock does not go that far.")
         clock.advance(float(seconds))
         self._services.state.set_fact("clock offset", clock.offset)
         self._services.expire_batches()
@@ -92,26 +96,28 @@ class Admin:
 
     def _script(self, body: Any) -> Any:
         """New rules for a backend that follows a script."""
-        follow = getattr(self._services.backend, "follow", None)
-        if follow is None:
+        if self._follow is None:
             raise bad_request(f"The backend {self._services.backend.name} follows no script.")
         try:
-            follow(body)
+            self._follow(body)
         except ValueError as error:
             raise bad_request(str(error)) from None
         self._services.state.set_fact(SCRIPT, to_json(body).decode())
         return {}
 
     def resume(self) -> None:
-        script, follow = self._services.state.fact(SCRIPT), getattr(self._services.backend, "follow", None)
-        if script is not None and follow is not None:
-            follow(from_json(script))
+        """Tell the backend the rules an earlier process was given."""
+        script = self._services.state.fact(SCRIPT)
+        if script is not None and self._follow is not None:
+            self._follow(from_json(script))
 
     async def _reset(self) -> Any:
         await self._services.runner.close()
         self._services.state.clear()
         self._services.faults.replace([])
         self._services.clock.advance(-self._services.clock.offset)
+        if self._follow is not None:
+            self._follow(None)
         return {}
 
 

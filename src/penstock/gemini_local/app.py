@@ -85,6 +85,8 @@ class LocalGemini:
     @property
     def idle_for(self) -> float:
         """Seconds since anybody asked, or any batch was unfinished."""
+        if self.services.runner.busy:
+            self.services.expire_batches()
         if self.under_way or self.services.runner.busy:
             self.last_request = self.services.clock.monotonic()
         return self.services.clock.monotonic() - self.last_request
@@ -93,6 +95,7 @@ class LocalGemini:
         """Go on with the batches an earlier process left."""
         self._admin.resume()
         self.services.uploads.sweep()
+        self.services.state.drop_orphans()
         self.services.expire_batches()
         self.services.runner.recover()
 
@@ -136,7 +139,7 @@ class LocalGemini:
                 return
 
     async def _answer(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
-        path = request.url.path
+        path = scope["path"]
         if path.startswith("/_penstock/"):
             answer = await self._admin.answer(request)
         else:
@@ -162,7 +165,7 @@ class LocalGemini:
         try:
             check_caller(headers, settings)
             if call.match.operation not in CALLS:
-                raise not_found(f"The requested URL {call.request.url.path[:200]} was not found on this server.")
+                raise not_found(f"The requested URL {call.entry.path[:200]} was not found on this server.")
             if not (call.match.id and call.match.operation.startswith("upload_")):
                 check_key(headers, call.query, settings)
             self._check_rate()
@@ -206,7 +209,7 @@ class LocalGemini:
         except (ClientDisconnect, Drop):
             raise
         except Exception:
-            log.exception("%s %s failed", call.request.method, call.request.url.path)
+            log.exception("%s %s failed", call.entry.method, call.entry.path)
             return error_reply(ApiError(INTERNAL, "Internal error encountered."))
 
     async def _hang(self, fault: Fault, call: Call, receive: Receive) -> None:

@@ -109,3 +109,5 @@ def _write_lines(path: Path, rows: list[Any]) -> None:
     with path.open("wb") as file:
         for row in rows:
             file.write(to_json(row) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())

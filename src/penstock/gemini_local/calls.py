@@ -50,7 +50,7 @@ async def read_body(request: Request, most: int) -> bytes:
     """All of the body, if it is not more than allowed."""
     message = f"Request payload size exceeds the limit: {most} bytes."
     declared = request.headers.get("content-length", "0")
-    if declared.isdigit() and int(declared) > most:
+    if wire.is_number(declared) and int(declared) > most:
         raise bad_request(message)
     body = bytearray()
     async for piece in request.stream():

@@ -50,6 +50,7 @@ KINDS: dict[str, Kind] = {
     "drop_after": Kind("request"),
     "half_download": Kind("request", ("download",), {"fraction": 0.5}),
     "chunk_without_status": Kind("request", ("upload_chunk",), {"code": 200, "stored": False}),
+    "stream_error": Kind("request", ("stream",), {"code": 503, "message": "The model is overloaded."}),
     "empty_list_page_with_token": Kind("request", ("list", "file_list")),
     # A batch as a whole.
     "stuck_pending": Kind("job", _create, {"seconds": None}),

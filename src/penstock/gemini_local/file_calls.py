@@ -10,6 +10,7 @@ from penstock.gemini_local.errors import ApiError, bad_request
 from penstock.gemini_local.guards import own_address
 from penstock.gemini_local.paging import decode_token, page_size
 from penstock.gemini_local.uploads import GRANULARITY
+from penstock.gemini_local.wire import is_number
 
 STATUS = "X-Goog-Upload-Status"
 RECEIVED = "X-Goog-Upload-Size-Received"
@@ -22,7 +23,7 @@ async def upload_start(call: Call) -> Response:
     length = headers.get("x-goog-upload-header-content-length", "")
     upload = call.services.uploads.start(
         call.body,
-        length=int(length) if length.isdigit() else None,
+        length=int(length) if is_number(length) else None,
         mime=headers.get("x-goog-upload-header-content-type"),
     )
     address = own_address(headers, call.request.url.scheme)
@@ -51,7 +52,7 @@ async def upload_chunk(call: Call) -> Response:
         return _with_status(reply({"file": (await uploads.finish(upload)).view()}), "final")
     offset = call.request.headers.get("x-goog-upload-offset", "0")
     try:
-        if not offset.isdigit():
+        if not is_number(offset):
             raise bad_request("X-Goog-Upload-Offset is not a number.")
         received = await uploads.write(upload, int(offset), call.request.stream())
         call.entry.size = received - int(offset)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from penstock.gemini_local.calls import Call, reply
 from penstock.gemini_local.catalog import MODELS, Model, find_model
-from penstock.gemini_local.errors import bad_request
+from penstock.gemini_local.errors import bad_request, error_body
 from penstock.gemini_local.paging import page_size
 from penstock.gemini_local.wire import Json, field
 
@@ -43,6 +43,8 @@ async def stream(call: Call) -> Response:
     """The answer in pieces: server-sent events, or a JSON list where those were not asked for."""
     pieces = list(_pieces(await _generate(call)))
     if call.query.get("alt") == "sse":
+        if (broken := call.fault("stream_error")) is not None:
+            pieces = [*pieces[:1], error_body(int(broken.option("code")), broken.option("message"))]
         events = b"".join(b"data: " + to_json(piece) + b"\r\n\r\n" for piece in pieces)
         return Response(events, media_type="text/event-stream")
     return reply(pieces)

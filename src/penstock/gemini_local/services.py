@@ -16,7 +16,7 @@ from penstock.gemini_local.files import Files
 from penstock.gemini_local.journal import Journal
 from penstock.gemini_local.runner import Runner
 from penstock.gemini_local.settings import Settings
-from penstock.gemini_local.state import State
+from penstock.gemini_local.state import STARTS, State
 from penstock.gemini_local.timepiece import Timepiece
 from penstock.gemini_local.uploads import InThread, Uploads
 
@@ -51,6 +51,11 @@ def open_services(
 ) -> Services:
     """Opens the state in `folder`. Raises `FolderTaken`."""
     state = State(folder)
+    starts = state.fact(STARTS, 0) + 1
+    state.set_fact(STARTS, starts)
+    if starts > 1:
+        # A seed that was used before would give the same ids again.
+        rng.seed(f"{rng.random()} {starts}")
     time = Timepiece(clock, state.fact("clock offset", 0.0))
     files = Files(state, settings, time, rng)
     caches = Caches(state, settings, time, rng)

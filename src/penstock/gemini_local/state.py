@@ -47,6 +47,9 @@ CREATE TABLE IF NOT EXISTS journal (
 );
 """
 
+STARTS = "starts"
+"""The fact that counts the processes that have worked here."""
+
 
 class FolderTaken(Exception):
     """Another server works in this folder."""
@@ -104,10 +107,26 @@ class State:
     def drop_blob(self, name: str) -> None:
         self.blob(name).unlink(missing_ok=True)
 
+    def drop_orphans(self) -> None:
+        """Delete blobs that nothing refers to: what a crash left behind."""
+        kept = {
+            row[0]
+            for row in self.db.execute(
+                "SELECT blob FROM files UNION SELECT id FROM uploads WHERE file IS NULL"
+                " UNION SELECT 'in-' || id FROM batches WHERE ended IS NULL"
+                " UNION SELECT 'rows-' || id FROM batches WHERE ended IS NULL"
+                " UNION SELECT 'out-' || id FROM batches WHERE inline AND NOT deleted AND state = 'SUCCEEDED'"
+            )
+        }
+        for path in self.blobs.iterdir():
+            if path.name not in kept:
+                path.unlink(missing_ok=True)
+
     def clear(self) -> None:
         """Forget everything."""
         with self.transaction() as db:
-            for table in ("facts", "uploads", "files", "batches", "caches", "faults", "journal"):
+            db.execute("DELETE FROM facts WHERE name != ?", (STARTS,))
+            for table in ("uploads", "files", "batches", "caches", "faults", "journal"):
                 db.execute(f"DELETE FROM {table}")
         for path in self.blobs.iterdir():
             path.unlink(missing_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -117,12 +118,14 @@ class Uploads:
         if upload.file is None:
             self._state.db.execute("DELETE FROM uploads WHERE id = ?", (upload.id,))
             self._state.drop_blob(upload.id)
+            self._writing.pop(upload.id, None)
 
     def sweep(self) -> None:
         """Forget uploads nobody finished, and those that were long ago."""
         old = self._clock.now() - LAST
         for row in self._state.db.execute("SELECT id, file FROM uploads WHERE created <= ?", (old,)).fetchall():
             self._state.db.execute("DELETE FROM uploads WHERE id = ?", (row["id"],))
+            self._writing.pop(row["id"], None)
             if row["file"] is None:
                 self._state.drop_blob(row["id"])
         self._files.sweep()
@@ -139,5 +142,7 @@ class Uploads:
 
 
 def _digest(path: Path) -> str:
+    """The SHA-256 of a blob that is on disk."""
     with path.open("rb") as blob:
+        os.fsync(blob.fileno())
         return hashlib.file_digest(blob, "sha256").hexdigest()

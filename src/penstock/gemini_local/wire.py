@@ -15,6 +15,8 @@ from penstock.gemini_local.errors import bad_request
 Json = dict[str, Any]
 
 CANONICAL = "https://generativelanguage.googleapis.com/v1beta/"
+LONGEST = 10 * 365 * 86_400.0
+"""Seconds a duration may have: more is a mistake, and dates end."""
 ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 _capital = re.compile(r"(?<=[a-z0-9])([A-Z])")
@@ -50,6 +52,11 @@ def whole_number(thing: Mapping[str, Any], name: str) -> int | None:
         raise bad_request(f"Invalid value at '{snake(name)}' (TYPE_INT64), \"{str(value)[:50]}\"") from None
 
 
+def is_number(text: str) -> bool:
+    """Whether a header is a whole number that can be worked with."""
+    return text.isascii() and text.isdigit() and len(text) <= 18
+
+
 def decode_bytes(text: str) -> bytes:
     """Base64 in the standard or the URL-safe alphabet, padded or not."""
     bare = text.translate(_data)
@@ -72,7 +79,8 @@ def read_rfc3339(text: str) -> float:
 
 def read_duration(text: str) -> float:
     """Protobuf's JSON for a duration: `600s`, `3.5s`."""
-    if (match := _duration.fullmatch(text)) is None:
+    match = _duration.fullmatch(text)
+    if match is None or float(match[1]) > LONGEST:
         raise bad_request(f"Invalid duration '{text[:50]}': seconds with an 's' at the end are expected.")
     return float(match[1])
 

@@ -15,7 +15,7 @@ import contextlib
 import json
 import math
 import secrets
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, get_args
@@ -76,7 +76,7 @@ class RemoteHarness(Protocol):
         ...
 
 
-Check = Callable[[RemoteHarness], Awaitable[None]]
+Check = Callable[[RemoteHarness], Coroutine[Any, Any, None]]
 
 
 async def it_says_what_it_is(harness: RemoteHarness) -> None:
@@ -295,6 +295,7 @@ async def a_label_runs_once(harness: RemoteHarness) -> None:
     """However often it is sent."""
     order, first = await _begun(harness)
     _, second = await _begun(harness, label=order.label)
+    assert await harness.live(order.label) == 1, f"one label runs {await harness.live(order.label)} times at once"
     await harness.finish(first)
     for provider_id in dict.fromkeys((first, second)):
         ended = await _ended(harness, order, provider_id)

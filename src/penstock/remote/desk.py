@@ -35,16 +35,13 @@ from penstock.engine.identity import checked_key
 from penstock.engine.model import JobRow
 from penstock.remote.attic import Attic
 from penstock.remote.protocol import Accepted, Collected, Order, Plan, Remote
-from penstock.remote.tending import INTERRUPTED, Tending, proof_delay
+from penstock.remote.tending import INTERRUPTED, Pace, Tending, proof_delay
 from penstock.store.protocol import Intend, Intended, Learn
 
 log = logging.getLogger("penstock.remote")
 
 MOST_REPEATS = 5
 """How often a call is made again because nobody knows what became of the last one."""
-
-SENDING_WINDOW = 60.0
-"""Seconds from the intent within which a call must be on its way; not sent by then, it is not sent at all."""
 
 
 class CallDesk:
@@ -57,8 +54,10 @@ class CallDesk:
         remotes: Iterable[Remote] = (),
         *,
         factories: Mapping[str, Callable[[], Remote]] | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self._folder = folder
+        self._pace = pace or Pace()
         self._remotes: dict[str, Remote] = {}
         self._factories = dict(factories or {})
         self._making: dict[tuple[str, str], asyncio.Future[Call]] = {}
@@ -70,7 +69,7 @@ class CallDesk:
 
     def connect(self, engine: Engine) -> None:
         self._engine = engine
-        self._tending = Tending(engine, self)
+        self._tending = Tending(engine, self, self._pace)
         self._attic = Attic(self._folder, engine.clock, engine.store)
 
     def add(self, remote: Remote) -> None:
@@ -201,7 +200,7 @@ class CallDesk:
             prepared=to_json(dict(plan.prepared)).decode(),
             holds=plan.holds,
             estimate=plan.estimate,
-            window=SENDING_WINDOW,
+            window=self._pace.window,
             proof_after=proof_delay(remote),
         )
         return plan, new
@@ -210,7 +209,7 @@ class CallDesk:
         engine = self.engine
         if row.submit_before is not None and engine.clock.now() + engine.skew > row.submit_before:
             await self.learn(Fact(call=row.id, kind="refused", error="not sent in time"))
-            raise Transient(f"call {row.key!r} was not sent within {SENDING_WINDOW:g} s of its intent")
+            raise Transient(f"call {row.key!r} was not sent within {self._pace.window:g} s of its intent")
         try:
             async with asyncio.timeout(remote.submit_timeout):
                 answer = await remote.submit(order)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.engine.call import LOOK_AGAIN_AFTER_ABSENCE, CallRow, Fact
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.remote")
 
-LEASE = 60.0
+LEASE = 20.0
 """Seconds after which somebody else looks too, unless whoever looks says that it still does."""
 
 AT_ONCE = 8
@@ -32,6 +33,17 @@ GROWTH = 1.5
 INTERRUPTED = "its sender was interrupted, and the answer is not known"
 
 
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Pace:
+    """Seconds. `window`: from its intent until a call must be on its way; not sent by then, it is not sent at all.
+    `lease`: after which somebody else looks at a call too, unless whoever looks says that it still does. `look_again`:
+    after which a call that never arrived is looked for once more."""
+
+    window: float = 60.0
+    lease: float = 60.0
+    look_again: float = LOOK_AGAIN_AFTER_ABSENCE
+
+
 def proof_delay(remote: Remote) -> float:
     """Seconds after `submit_before` from which a complete search that finds nothing proves that there is nothing."""
     return remote.submit_timeout + remote.listing_margin
@@ -40,9 +52,10 @@ def proof_delay(remote: Remote) -> float:
 class Tending:
     """One for each engine; several engines share the work through the store."""
 
-    def __init__(self, engine: Engine, desk: CallDesk) -> None:
+    def __init__(self, engine: Engine, desk: CallDesk, pace: Pace) -> None:
         self._engine = engine
         self._desk = desk
+        self._pace = pace
         self._news = asyncio.Event()
         self._looking: set[asyncio.Task[None]] = set()
 
@@ -74,7 +87,7 @@ class Tending:
         names, room = self._desk.names, AT_ONCE - len(self._looking)
         if not names or room < 1:
             return 0
-        rows: list[CallRow] = await self._engine.group.do(TakeCalls(names, room, LEASE))
+        rows: list[CallRow] = await self._engine.group.do(TakeCalls(names, room, self._pace.lease))
         looks = [asyncio.ensure_future(self._look(row)) for row in rows]
         for look in looks:
             self._looking.add(look)
@@ -116,8 +129,8 @@ class Tending:
     async def _renew(self, row: CallRow) -> None:
         """A large result may be long on its way home."""
         while True:
-            await self._engine.clock.sleep(LEASE / 3)
-            await self._desk.learn(Fact(call=row.id, kind="checked", look_in=LEASE))
+            await self._engine.clock.sleep(self._pace.lease / 3)
+            await self._desk.learn(Fact(call=row.id, kind="checked", look_in=self._pace.lease))
 
     async def _look_with(self, remote: Remote, row: CallRow, order: Order) -> None:
         try:
@@ -155,7 +168,7 @@ class Tending:
             await self._tell(Fact(call=row.id, kind="checked", look_in=soon))
         elif found.complete:
             log.warning("call %s (%s %s) never arrived: it is made again", row.id, row.remote, row.key)
-            await self._tell(Fact(call=row.id, kind="absent", look_in=LOOK_AGAIN_AFTER_ABSENCE))
+            await self._tell(Fact(call=row.id, kind="absent", look_in=self._pace.look_again))
         else:
             await self._missed(row, remote, "the listing could not be read to its end", most=MOST_EMPTY_SCANS)
 
@@ -179,7 +192,7 @@ class Tending:
             await self._tell(self._still_running(row, remote, polled))
         elif polled.state == "succeeded":
             row = await self._desk.learn(
-                Fact(call=row.id, kind="succeeded", done=polled.done, total=polled.total, look_in=LEASE)
+                Fact(call=row.id, kind="succeeded", done=polled.done, total=polled.total, look_in=self._pace.lease)
             )
             if row.state == "succeeded":
                 await self._collect(row, order, remote)

@@ -14,6 +14,7 @@ from pydantic_core import from_json
 
 from penstock.engine.model import FINAL, Event, JobRow
 from penstock.simulation import rules
+from penstock.simulation.call_checker import ABOUT_CALLS, CallChecker
 from penstock.simulation.rules import Occupancy, Seen
 from penstock.simulation.view import View
 from penstock.simulation.world import World
@@ -25,6 +26,8 @@ from penstock.store.protocol import (
     Commit,
     Control,
     HandBack,
+    Intend,
+    Learn,
     Note,
     Op,
     OpenBatch,
@@ -56,6 +59,7 @@ class Checker:
         self._tally_numbers: set[tuple[int, str]] = set()
         self._inside: dict[tuple[str, str], str] = {}
         self.transactions = 0
+        self.calls = CallChecker(world, view)
 
     @property
     def unfinished(self) -> dict[str, Seen]:
@@ -88,6 +92,8 @@ class Checker:
         if changed or kinds & _ABOUT_BATCHES:
             self._check_locks()
             self._check_batches()
+        if self._world.providers and kinds & ABOUT_CALLS:
+            self.calls.after(ops, applied.answers)
 
     def _changed(self) -> list[tuple[Seen | None, JobRow]]:
         found: list[tuple[Seen | None, JobRow]] = []
@@ -285,6 +291,7 @@ class Checker:
         for batch in self.view.batches.values():
             if batch.sealed is not None and batch.finished is None:
                 self._world.fail("batches", f"batch {batch.id} is sealed, all jobs are over, and it has not ended")
+        self.calls.at_the_end()
 
 
 def _told(op: Op) -> str:
@@ -297,4 +304,8 @@ def _told(op: Op) -> str:
         return f"Control({op.job[-6:]} {op.action})"
     if isinstance(op, HandBack):
         return f"HandBack(knows {len(op.known)})"
+    if isinstance(op, Intend):
+        return f"Intend({op.job[-6:]} {op.call.remote} {op.call.key}#{op.call.attempt} epoch={op.epoch})"
+    if isinstance(op, Learn):
+        return f"Learn({op.fact.call[-6:]} {op.fact.kind})"
     return type(op).__name__

@@ -17,7 +17,7 @@ TENANTS = ("default", "default", "north", "south")
 
 async def restless(app: Penstock, world: World) -> None:
     """Submit, watch, and interfere."""
-    client = _Client(app, world)
+    client = Client(app, world)
     rng = world.rng
     await client.prepare()
     for _ in range(rng.randint(3, 9)):
@@ -33,7 +33,9 @@ async def restless(app: Penstock, world: World) -> None:
     await client.wind_up()
 
 
-class _Client:
+class Client:
+    """Submits, and interferes; a refusal is no error of its own."""
+
     def __init__(self, app: Penstock, world: World) -> None:
         self._app = app
         self._world = world

@@ -39,16 +39,49 @@ RANGES: dict[str, tuple[float, float]] = {
 }
 """Each fault, and the least and greatest probability a seed may give it."""
 
-NOT_EVER: dict[str, float] = dict.fromkeys(RANGES, 0.0)
+REMOTE_RANGES: dict[str, tuple[float, float]] = {
+    # on every request to a provider
+    "crash before sending": (0.005, 0.08),
+    "crash after acceptance": (0.01, 0.2),
+    "crash before the answer is stored": (0.01, 0.15),
+    "prepare fails": (0.01, 0.15),
+    "request lost": (0.02, 0.25),
+    "reply lost": (0.02, 0.3),
+    "refused for now": (0.02, 0.2),
+    "refused by rate": (0.02, 0.3),
+    "refused for good": (0.005, 0.05),
+    "slow submit": (0.05, 0.5),
+    "submit breaks its promise": (0.005, 0.05),
+    "listing fails": (0.05, 0.5),
+    "listing incomplete": (0.05, 0.6),
+    "poll fails": (0.02, 0.4),
+    "unknown state": (0.02, 0.3),
+    "collect fails": (0.05, 0.5),
+    "cancel fails": (0.05, 0.5),
+    "cancel ignored": (0.05, 0.6),
+    "cancel late": (0.05, 0.6),
+    # on everything that a provider accepts
+    "listing lags": (0.05, 0.8),
+    "listing incomplete for long": (0.01, 0.15),
+    "not known yet": (0.02, 0.4),
+    "not known for long": (0.01, 0.1),
+    "work is stuck": (0.01, 0.15),
+    "work fails": (0.02, 0.25),
+    "work expires": (0.01, 0.15),
+    "result lost": (0.01, 0.15),
+}
+"""What can go wrong with remote calls, for seeds that make any."""
+
+NOT_EVER: dict[str, float] = dict.fromkeys({**RANGES, **REMOTE_RANGES}, 0.0)
 
 
 class Faults:
     """The dice of one run. `counts` says what was injected."""
 
     def __init__(self, rng: random.Random, chances: Mapping[str, float]) -> None:
-        unknown = sorted(set(chances) - set(RANGES))
+        unknown = sorted(set(chances) - set(NOT_EVER))
         if unknown:
-            raise ValueError(f"unknown faults: {', '.join(unknown)}; known: {', '.join(RANGES)}")
+            raise ValueError(f"unknown faults: {', '.join(unknown)}; known: {', '.join(NOT_EVER)}")
         self._random = rng.random
         self._chances = {**NOT_EVER, **chances}
         self.counts: Counter[str] = Counter()
@@ -73,10 +106,10 @@ class Faults:
         return True
 
 
-def drawn(rng: random.Random) -> dict[str, float]:
+def drawn(rng: random.Random, *, remote: bool = False) -> dict[str, float]:
     """A mix for one seed: each fault is off in more than half of the seeds, and anywhere in its range in the others."""
     chances = {}
-    for fault, (least, most) in RANGES.items():
+    for fault, (least, most) in ({**RANGES, **REMOTE_RANGES} if remote else RANGES).items():
         on, weight = rng.random() < 0.4, rng.random()
         chances[fault] = least * (most / least) ** weight if on else 0.0
     return chances

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from penstock.engine.call import CallRow
 from penstock.engine.errors import CommitUnknown, StoreUnavailable
 from penstock.engine.model import Event, JobRow
 from penstock.simulation.broker import Broker
@@ -13,6 +14,10 @@ from penstock.simulation.world import Machine
 from penstock.store.protocol import (
     Applied,
     BatchRow,
+    Budget,
+    CallFilter,
+    Cost,
+    CostFilter,
     JobFilter,
     Keeper,
     LockRow,
@@ -112,6 +117,24 @@ class FaultyStore:
 
     async def limits(self) -> dict[str, int]:
         return await self._read(self._inner.limits)
+
+    async def call(self, call_id: str) -> CallRow | None:
+        return await self._read(lambda: self._inner.call(call_id))
+
+    async def last_call(self, job_id: str, key: str) -> CallRow | None:
+        return await self._read(lambda: self._inner.last_call(job_id, key))
+
+    async def calls(self, where: CallFilter) -> list[CallRow]:
+        return await self._read(lambda: self._inner.calls(where))
+
+    async def next_call_due(self, remotes: tuple[str, ...]) -> float | None:
+        return await self._read(lambda: self._inner.next_call_due(remotes))
+
+    async def costs(self, where: CostFilter) -> list[Cost]:
+        return await self._read(lambda: self._inner.costs(where))
+
+    async def budgets(self) -> list[Budget]:
+        return await self._read(self._inner.budgets)
 
     async def halting(self, worker: str) -> dict[str, str]:
         return await self._read(lambda: self._inner.halting(worker))

@@ -122,6 +122,15 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.tasks.append(task)
         return task
 
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+        """There are no threads: it is done at once."""
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
     def abort(self, error: BaseException) -> None:
         """End the run with this error, whoever catches what on the way."""
         if self._abort is None:

@@ -12,7 +12,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from multiprocessing import get_context
 
+from penstock.simulation.call_client import spending
+from penstock.simulation.call_sample import CALL_WORKFLOWS
 from penstock.simulation.client import restless
+from penstock.simulation.providers import three
 from penstock.simulation.run import Report, simulate
 from penstock.simulation.sample import WORKFLOWS
 from penstock.simulation.world import Violation
@@ -20,6 +23,9 @@ from penstock.simulation.world import Violation
 CHUNK = 50
 SQLITE_SHARE = 20
 """One seed in so many runs on SQLite where no store is named."""
+
+REMOTE_SHARE = 7
+"""One seed in so many makes remote calls."""
 
 
 @dataclass(slots=True)
@@ -74,8 +80,14 @@ def store_of(seed: int, store: str | None) -> str:
     return store or ("sqlite" if seed % SQLITE_SHARE == SQLITE_SHARE - 1 else "memory")
 
 
+def makes_calls(seed: int) -> bool:
+    return seed % REMOTE_SHARE == REMOTE_SHARE - 1
+
+
 def run_seed(seed: int, store: str | None = None, *, trace: bool = False) -> Report:
-    """The built-in scenario under one seed."""
+    """The built-in scenario under one seed; for some it is the one that makes remote calls."""
+    if makes_calls(seed):
+        return simulate(CALL_WORKFLOWS, spending, seed=seed, store=store_of(seed, store), trace=trace, providers=three)
     return simulate(WORKFLOWS, restless, seed=seed, store=store_of(seed, store), trace=trace)
 
 

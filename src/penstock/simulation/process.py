@@ -10,16 +10,27 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from penstock.delivery.embedded import Embedded
 from penstock.engine.engine import Engine
 from penstock.engine.errors import StoreError
 from penstock.engine.workflow import Workflow
+from penstock.remote.desk import CallDesk
+from penstock.remote.protocol import Remote
+from penstock.remote.tending import Pace
 from penstock.simulation.broker import Broker, Inbox
+from penstock.simulation.call_checker import WINDOW
 from penstock.simulation.handle import FaultyStore
 from penstock.simulation.world import Machine, World
 from penstock.store.protocol import JobFilter, Store
+
+Remotes = Callable[[Machine], Sequence[Remote]]
+"""A simulated process's remotes; made anew for each life."""
+
+NOWHERE = Path("simulated")
+PACE = Pace(window=WINDOW, lease=8.0, look_again=20.0)
 
 KINDS = ("embedded", "consumer", "function")
 _UNFINISHED = ("queued", "waiting", "running", "canceling")
@@ -64,6 +75,7 @@ class Process:
         broker: Broker,
         workflows: Sequence[Workflow],
         queues: tuple[str, ...],
+        remotes: Remotes | None = None,
     ) -> None:
         self.plan = plan
         self.life = life
@@ -84,6 +96,7 @@ class Process:
             fair_share=plan.fair_share,
             name=self.machine.name,
             threads=False,
+            calls=CallDesk(NOWHERE, remotes(self.machine), pace=PACE) if remotes is not None else None,
         )
         self.engine.on_hint(broker.publish)
         self.task = self._spawn(self._live(), self.machine.name)
@@ -159,6 +172,7 @@ class Process:
         while True:
             try:
                 await self.engine.sweep()
+                await self.engine.tend()
                 if self.plan.kind == "function":
                     for row in await self.engine.store.jobs(JobFilter(status=_UNFINISHED)):
                         self._broker.send("job", row.id)

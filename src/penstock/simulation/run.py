@@ -17,12 +17,16 @@ from penstock.app import Penstock
 from penstock.engine.engine import Engine
 from penstock.engine.errors import PenstockError, StoreError
 from penstock.engine.workflow import Workflow
+from penstock.remote.protocol import Remote
 from penstock.simulation.broker import Broker
+from penstock.simulation.call_client import decide
 from penstock.simulation.checker import Checker
 from penstock.simulation.faults import drawn
 from penstock.simulation.handle import FaultyStore
 from penstock.simulation.loop import Stuck, VirtualLoop
-from penstock.simulation.process import KINDS, Plan, Process, planned
+from penstock.simulation.process import KINDS, Plan, Process, Remotes, planned
+from penstock.simulation.providers import Provider
+from penstock.simulation.remotes import SimulatedRemote
 from penstock.simulation.steps import troubled
 from penstock.simulation.view import view_of
 from penstock.simulation.world import Machine, Violation, World
@@ -63,16 +67,22 @@ def simulate(
     patience: float = 900.0,
     trace: bool = False,
     make_store: Callable[[World], Store] | None = None,
+    providers: Callable[[World], Sequence[Provider]] | None = None,
+    remotes: Remotes | None = None,
 ) -> Report:
     """Run `scenario` against `workflows` in a world made from `seed`, or raise `Violation`.
 
     `faults` gives each fault of `faults.RANGES` its probability; None draws them from the seed. After about `trouble`
     seconds of virtual time nothing goes wrong any more, paused jobs are let go, and every job must be final within
-    `patience` seconds.
+    `patience` seconds. `providers` (such as `providers.three`) is where steps may make remote calls, by name; `remotes`
+    gives each process remotes of your own instead.
     """
     rng = random.Random(seed)
     loop = VirtualLoop(START)  # type: ignore[abstract]  # sockets and subprocesses are what it lacks on purpose
-    world = World(seed, store, loop, drawn(rng) if faults is None else faults, rng)
+    world = World(seed, store, loop, drawn(rng, remote=providers is not None) if faults is None else faults, rng)
+    if providers is not None:
+        world.providers = {provider.name: provider for provider in providers(world)}
+        remotes = remotes or _simulated
     report = Report(seed, store)
     world.note("world", "seed", seed, store)
     with (
@@ -87,7 +97,7 @@ def simulate(
             shared = SqliteStore(Path(folder or ".") / "simulated.db", clock=world.store_clock, inline=True)
         else:
             shared = MemoryStore(world.store_clock)
-        run = _Run(world, shared, [troubled(workflow) for workflow in workflows], workers, trouble, patience)
+        run = _Run(world, shared, [troubled(workflow) for workflow in workflows], workers, trouble, patience, remotes)
         try:
             loop.run_until_complete(run.all(scenario))
         except Stuck as error:
@@ -112,7 +122,9 @@ class _Run:
         workers: int | None,
         trouble: float,
         patience: float,
+        remotes: Remotes | None,
     ) -> None:
+        self._remotes = remotes
         self._world = world
         self._store = store
         self._workflows = workflows
@@ -146,6 +158,7 @@ class _Run:
         while world.loop.time() < end and not (work.done() and not world.checker.unfinished):
             await world.store_clock.sleep(0.5)
         world.faults.stop()
+        world.peace = world.loop.time()
         world.note("world", "trouble is over")
         await asyncio.wait([work], timeout=self._patience)
         if not work.done():
@@ -170,7 +183,7 @@ class _Run:
 
     def _start(self, plan: Plan, life: int) -> None:
         self._processes[plan.name] = Process(
-            self._world, plan, life, self._store, self._broker, self._workflows, self._queues
+            self._world, plan, life, self._store, self._broker, self._workflows, self._queues, self._remotes
         )
 
     def _buried(self, machine: Machine) -> None:
@@ -201,6 +214,8 @@ class _Run:
                 seconds = world.rng.choice([0.5, 4.0, 20.0, -0.2, -1.0])
                 world.note("store", "clock jumps", seconds)
                 world.store_clock.jump(seconds)
+                if seconds > 0:
+                    world.checker.calls.clock_jumped()
             if world.faults.hits("outage"):
                 seconds = world.rng.choice([5.0, 30.0, 240.0])
                 world.note("store", "is away for", seconds)
@@ -231,18 +246,20 @@ class _Run:
         """Peace: paused jobs are let go, and all must end in time."""
         world = self._world
         end = world.loop.time() + self._patience
-        while unfinished := world.checker.unfinished:
+        while (unfinished := world.checker.unfinished) or world.checker.calls.unsettled():
             for process in self._processes.values():
                 if (wrong := process.alive and process.ailing()) is not None and wrong:
                     world.fail("liveness", str(wrong))
             for job, seen in list(unfinished.items()):
-                if seen.status == "paused":
+                if seen.status == "paused" and not world.checker.calls.unsettled(job):
                     await _asked(app.resume(job))
+            if world.providers:
+                await decide(app, world)
             if world.loop.time() > end:
                 hanging = [
                     f"{job} ({seen.status}, step {seen.step}, held by {seen.worker})"
                     for job, seen in unfinished.items()
-                ]
+                ] + [f"call {row.id} ({row.state})" for row in world.checker.calls.unsettled()]
                 world.fail("liveness", f"{self._patience:g} s after the last fault these hang: {', '.join(hanging)}")
             await asyncio.sleep(1.0)
 
@@ -257,6 +274,10 @@ class _Run:
             if not process.task.done():
                 self._world.fail("liveness", f"{process.machine.name} does not stop")
             process.task.result()
+
+
+def _simulated(machine: Machine) -> list[Remote]:
+    return [SimulatedRemote(provider, machine) for provider in machine.world.providers.values()]
 
 
 async def _asked(request: Awaitable[object]) -> None:

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import Column, Integer, MetaData, Table, Text, insert
 
+from penstock.engine.call import CALL_COLUMNS, CallRow
 from penstock.engine.model import EVENT_COLUMNS, JOB_COLUMNS, Event, JobRow
 from penstock.store.memory import MemoryStore
-from penstock.store.protocol import BatchRow, Store
+from penstock.store.protocol import BatchRow, Budget, Store
 from penstock.store.sql.sqlite import SqliteStore
 
 
@@ -30,6 +31,8 @@ class View(Protocol):
     batches: Mapping[str, BatchRow]
     members: Mapping[str, Mapping[str, str | None]]
     limits: Mapping[str, int]
+    calls: Mapping[str, CallRow]
+    budgets: Mapping[str, Budget]
 
     @property
     def locks(self) -> Mapping[tuple[str, str], str]:
@@ -62,6 +65,8 @@ class MemoryView:
         self.batches: Mapping[str, BatchRow] = store.batch_rows
         self.members: Mapping[str, Mapping[str, str | None]] = store.member_rows
         self.limits: Mapping[str, int] = store.limit_rows
+        self.calls: Mapping[str, CallRow] = store.call_rows
+        self.budgets: Mapping[str, Budget] = store.budget_rows
 
     @property
     def locks(self) -> Mapping[tuple[str, str], str]:
@@ -86,6 +91,7 @@ _TALLIES = Table(
     Column("amount", Integer),
 )
 _JOBS = f"SELECT {', '.join(JOB_COLUMNS)} FROM jobs ORDER BY rowid"
+_CALLS = "SELECT " + ", ".join(f'"{name}"' for name in CALL_COLUMNS) + " FROM calls ORDER BY rowid"
 _EVENTS = f"SELECT {', '.join(EVENT_COLUMNS)} FROM history WHERE job = ? ORDER BY id LIMIT -1 OFFSET ?"
 _BATCHES = (
     'SELECT id, tenant, "key", generation, "limit", "then", created, sealed, finished, members, completed, failed,'
@@ -103,10 +109,12 @@ class SqliteView:
     members: Mapping[str, Mapping[str, str | None]]
     locks: Mapping[tuple[str, str], str]
     limits: Mapping[str, int]
+    calls: Mapping[str, CallRow]
+    budgets: Mapping[str, Budget]
 
     @classmethod
     def of(cls, store: SqliteStore) -> SqliteView:
-        view = cls(store, {}, {}, {}, {}, {})
+        view = cls(store, {}, {}, {}, {}, {}, {}, {})
         view._ask("CREATE TABLE simulated_tallies (job TEXT, number INTEGER, name TEXT, amount INTEGER)")
         return view
 
@@ -123,6 +131,8 @@ class SqliteView:
         self.members = members
         self.locks = {(tenant, name): job for tenant, name, job in self._ask("SELECT tenant, name, job FROM locks")}
         self.limits = dict(self._ask('SELECT "key", most FROM limits'))
+        self.calls = {values[0]: CallRow(*values) for values in self._ask(_CALLS)}
+        self.budgets = {values[0]: Budget(*values) for values in self._ask("SELECT scope, most, spent FROM budgets")}
 
     def events(self, job: str, since: int) -> Sequence[Event]:
         return [Event(*values) for values in self._ask(_EVENTS, job, since)]

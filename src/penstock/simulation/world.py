@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import hashlib
+import math
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from penstock.simulation.loop import OWNER, VirtualLoop
 
 if TYPE_CHECKING:
     from penstock.simulation.checker import Checker
+    from penstock.simulation.providers import Provider
 
 SHOWN = 120
 """Lines of the trace that a violation prints."""
@@ -98,6 +100,11 @@ class World:
         self.tallies = 0
         self.on_death: Callable[[Machine], None] = lambda machine: None
         self.outage_until = 0.0
+        self.providers: dict[str, Provider] = {}
+        self.broken: set[str] = set()
+        """Labels of calls for which a promise about time was broken: by a provider, or by the store's clock."""
+        self.peace = math.inf
+        """When the trouble ended."""
 
     def note(self, who: str, *what: Any) -> None:
         self.trace.append((self.loop.time(), who, *what))

@@ -20,14 +20,17 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, TypeVar
 
+from penstock.engine.call import CallRow
 from penstock.engine.errors import PenstockError
 from penstock.engine.model import FINAL, STATUSES, JobRow, NewJob
 from penstock.engine.outcome import Move, MoveKind
+from penstock.store.conformance_calls import EVERYTHING, CallOperations
 from penstock.store.protocol import (
     ANY_QUEUE,
     Applied,
     BatchRow,
     Beat,
+    CallFilter,
     Claim,
     Claimed,
     ClaimJob,
@@ -35,7 +38,9 @@ from penstock.store.protocol import (
     Control,
     Fire,
     HandBack,
+    Intended,
     JobFilter,
+    Learn,
     Leave,
     Note,
     Op,
@@ -44,6 +49,7 @@ from penstock.store.protocol import (
     RetryBatch,
     ScheduleRow,
     Seal,
+    SetBudget,
     SetLimits,
     SetSchedule,
     Store,
@@ -55,8 +61,6 @@ from penstock.store.protocol import (
 )
 
 T = TypeVar("T")
-
-EVERYTHING = 100_000
 
 # Names that sort differently by locale, and queues that begin alike: lanes are compared as text.
 _TENANTS = ("acme", "acme", "acme", "Zen")
@@ -110,7 +114,8 @@ class Group:
 
 @dataclass(slots=True)
 class Coverage:
-    """How often each kind of operation was done, refused, or found nothing to do."""
+    """How often each kind of operation was done, refused, or found nothing to do; of what was learned about a call,
+    the state it was in then. And how often situations were met that no answer shows."""
 
     seen: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -127,6 +132,7 @@ async def compare(reference: Store, store: Store, *, clock: ManualClock, seed: i
     coverage = Coverage()
     operations = _Operations(reference, clock, seed)
     before: dict[str, JobRow] = {}
+    calls_before: dict[str, CallRow] = {}
     for step in range(length):
         group = await operations.next_group()
         expected = await apply_group(reference, group)
@@ -137,14 +143,18 @@ async def compare(reference: Store, store: Store, *, clock: ManualClock, seed: i
         after = {row.id: row for row in await reference.jobs(JobFilter(limit=EVERYTHING))}
         changed = {job for job in before.keys() | after.keys() if before.get(job) != after.get(job)}
         changed |= {op.move.job for op in group.ops if isinstance(op, Commit)}
-        questions = operations.questions(sorted(changed if step + 1 < length else after))
+        calls = {row.id: row for row in await reference.calls(CallFilter(limit=EVERYTHING))}
+        changed |= {row.job for row in calls.values() if calls_before.get(row.id) != row}
+        last = step + 1 == length
+        questions = operations.questions(sorted(after if last else changed), thorough=last)
         for name, question in questions.items():
             theirs, ours = await question(reference), await question(store)
             if theirs != ours:
                 raise AssertionError(
                     f"{where}: after {_shown(group)}\n{name} should be\n  {theirs!r}\nand is\n  {ours!r}"
                 )
-        before = after
+        before, calls_before = after, calls
+    coverage.seen.update(operations.calls.met)
     return coverage
 
 
@@ -193,6 +203,8 @@ def _kind(op: Op) -> str:
         return f"Commit {op.move.kind}"
     if isinstance(op, Control):
         return f"Control {op.action}"
+    if isinstance(op, Learn):
+        return f"Learn {op.fact.kind}"
     return type(op).__name__
 
 
@@ -203,7 +215,11 @@ def _verdict(answer: Any) -> str:
         return "done" if answer.rows else "nothing"
     if isinstance(answer, Tidied):
         return "done" if answer != Tidied() else "nothing"
-    return "nothing" if answer is False or answer == 0 else "done"
+    if isinstance(answer, Intended):
+        return "done" if answer.sends else "nothing"
+    if isinstance(answer, CallRow):
+        return answer.state
+    return "nothing" if answer is False or answer == 0 or answer == [] else "done"
 
 
 class _Operations:
@@ -226,6 +242,7 @@ class _Operations:
         self._workers: list[WorkerRow] = []
         self._schedules: list[ScheduleRow] = []
         self._next_due: float | None = None
+        self.calls = CallOperations(reference, self._rng, _TENANTS)
 
     async def next_group(self) -> Group:
         await self._look()
@@ -240,7 +257,7 @@ class _Operations:
         self._last = Group(tuple(ops))
         return self._last
 
-    def questions(self, histories: Sequence[str]) -> dict[str, Callable[[Store], Any]]:
+    def questions(self, histories: Sequence[str], *, thorough: bool) -> dict[str, Callable[[Store], Any]]:
         """What is asked of both stores after a group, by name."""
         where = JobFilter(
             tenant=self._one_or_none(_TENANTS), workflow=self._one_or_none(_WORKFLOWS),
@@ -270,7 +287,7 @@ class _Operations:
             asked[f"members({batch!r})"] = lambda s, batch=batch: s.members(batch)  # type: ignore[misc]
         for job in histories:
             asked[f"history({job!r})"] = lambda s, job=job: s.history(job)  # type: ignore[misc]
-        return asked
+        return asked | self.calls.questions(thorough=thorough)
 
     async def _look(self) -> None:
         self._jobs = await self._reference.jobs(JobFilter(limit=EVERYTHING))
@@ -281,11 +298,13 @@ class _Operations:
         self._workers = await self._reference.workers()
         self._schedules = await self._reference.schedules()
         self._next_due = await self._reference.next_due()
+        await self.calls.look(self._jobs, self._batch_ids)
 
     def _pass_time(self) -> None:
         """Often none at all, now and then to the very moment something happens, seldom so long that workers die."""
         now = self._clock.now()
         moments = [w.expires for w in self._workers] + ([] if self._next_due is None else [self._next_due])
+        moments += self.calls.moments()
         moments = [moment for moment in moments if moment > now]
         chance = self._rng.random()
         if chance < 0.15:
@@ -380,6 +399,7 @@ class _Operations:
             spawn=tuple(self._spawned(row) for _ in range(rng.choice((1, 2)))) if self._maybe(0.15) else (),
             seal=(self._batch_id(),) if self._maybe(0.08) else (),
             release=tuple(self._some(_LOCKS)) if self._maybe(0.15) else (),
+            until=self.calls.until(row) if kind in ("again", "retry", "next") else (),
         )  # fmt: skip
         self._sent.append(move)
         known = number == row.moves + 1 and epoch == row.epoch
@@ -486,6 +506,19 @@ class _Operations:
         ages = (None, 0.0, 10.0, 1000.0)
         return Tidy(self._rng.choice(ages), self._rng.choice(ages), self._rng.choice((1, 3, 500)))
 
+    def intend(self) -> Op:
+        row = self._held()
+        return self.claim() if row is None else self.calls.intend(row)
+
+    def learn(self) -> Op:
+        return self.calls.learn() or self.intend()
+
+    def take_calls(self) -> Op:
+        return self.calls.take_calls()
+
+    def set_budget(self) -> SetBudget:
+        return self.calls.set_budget()
+
 
 _MAKERS: tuple[tuple[Callable[[_Operations], Op], int], ...] = (
     (_Operations.submit, 12),
@@ -506,4 +539,8 @@ _MAKERS: tuple[tuple[Callable[[_Operations], Op], int], ...] = (
     (_Operations.leave, 1),
     (_Operations.hand_back, 1),
     (_Operations.tidy, 2),
+    (_Operations.intend, 12),
+    (_Operations.learn, 16),
+    (_Operations.take_calls, 3),
+    (_Operations.set_budget, 3),
 )

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, ClassVar
 
 from penstock.engine import lifecycle
-from penstock.engine.call import ENDED, CallRow
+from penstock.engine.call import RESTING, CallRow
 from penstock.engine.clock import Clock, SystemClock, to_the_tick
 from penstock.engine.errors import Conflict, LostClaim, NotFound, PenstockError
 from penstock.engine.lane import lane_of, limit_keys, parse, room_for, room_left, tenants_limited
@@ -236,7 +236,7 @@ class MemoryStore(MemoryCalls):
         if row.moves >= move.number:
             raise _lost(move.job, move.epoch)
         refused = row.gate == "cancel" and row.status != "canceling" and move.kind != "checkpoint"
-        if any(self.call_rows[c].state in (*ENDED, "quarantined") for c in move.until if c in self.call_rows):
+        if any(self.call_rows[c].state in RESTING for c in move.until if c in self.call_rows):
             move = replace(move, after=0.0)
         resource, ran, before = row.resource, (row.step, row.attempt), _copied(row)
         lifecycle.land(row, move, now=self._now(), by_tenant=tenants_limited(self.limit_rows))

@@ -7,10 +7,19 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pydantic_core import to_json
-
 from penstock.engine import budget, lifecycle
-from penstock.engine.call import ENDED, LIVE, CallRow, held_by, intended, learn, may_send
+from penstock.engine.call import (
+    ENDED,
+    LIVE,
+    RESTING,
+    CallRow,
+    decided_before,
+    held_by,
+    hold_also,
+    intended,
+    learn,
+    may_send,
+)
 from penstock.engine.clock import to_the_tick
 from penstock.engine.errors import Halted, NotFound
 from penstock.engine.model import Event, JobRow
@@ -92,6 +101,8 @@ class MemoryCalls:
         row = self.call_rows.get(op.fact.call)
         if row is None:
             raise NotFound(f"there is no call {op.fact.call}")
+        if self._replay and decided_before(row, op.fact):
+            return copy.copy(row)
         was, cost = row.state, row.cost
         newest = self._last_call(row.job, row.key)
         superseded = newest is not None and newest.attempt > row.attempt
@@ -127,9 +138,11 @@ class MemoryCalls:
                     note=note[:2000],
                 )
             )
-        if row.state not in LIVE or row.state == "quarantined":
+        if row.state in RESTING:
+            before = (job.phase, job.due)
             lifecycle.wake(job)
-            self._announce(job)
+            if (job.phase, job.due) != before:
+                self._announce(job)
 
     def _take_calls(self, op: TakeCalls) -> list[CallRow]:
         now = self._now()
@@ -175,8 +188,8 @@ class MemoryCalls:
             inside = [row for row in self.call_rows.values() if self._is_in(row, kind, which)]
             known = Budget(op.scope, op.most, 0 if kind == "tenant" else sum(row.cost for row in inside))
             for row in inside:
-                if row.state in LIVE and row.estimate:
-                    row.holds = to_json([*held_by(row), (name, row.estimate)]).decode()
+                if row.state in LIVE:
+                    hold_also(row, name, row.estimate)
         self.budget_rows[op.scope] = known
         self._hints.add(ANY_QUEUE)
         return replace(known, reserved=self._held_amounts().get(name, 0))

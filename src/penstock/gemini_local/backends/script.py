@@ -89,11 +89,13 @@ class ScriptBackend:
         self._sleep = sleep or SystemClock().sleep
         self._rules: list[Rule] = []
         self._default = Rule()
-        if script is not None:
-            self.follow(yaml.safe_load(script.read_text()))
+        self._first: Any = None if script is None else yaml.safe_load(script.read_text())
+        self.follow(None)
 
     def follow(self, script: Any) -> None:
-        """Other rules from now on: a list of them, or `{"rules": [...], "default": {...}}`."""
+        """Other rules from now on: a list of them, or `{"rules": [...], "default": {...}}`. None: those it began
+        with."""
+        script = self._first if script is None else script
         script = {"rules": script} if isinstance(script, list) else script or {}
         if not isinstance(script, dict) or script.keys() - {"rules", "default"}:
             raise ValueError('a script is {"rules": [...], "default": {...}}')

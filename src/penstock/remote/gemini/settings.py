@@ -11,8 +11,6 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from penstock.config.duration import seconds
-
 GOOGLE = "https://generativelanguage.googleapis.com"
 KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 BASE_URL_VARIABLE = "GOOGLE_GEMINI_BASE_URL"
@@ -38,7 +36,14 @@ def _digit(value: Any) -> Any:
     return int(value) if isinstance(value, str) and value.strip().isdigit() else value
 
 
-Seconds = Annotated[float, BeforeValidator(seconds), Field(gt=0, allow_inf_nan=False)]
+def _seconds(value: Any) -> float:
+    """Here, not above: the configuration is made of these settings."""
+    from penstock.config.duration import seconds
+
+    return seconds(value)
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
 Caps = Annotated[dict[str, Annotated[int, Field(ge=1)]], BeforeValidator(_caps)]
 
 

@@ -42,17 +42,22 @@ class Wanted:
 
 
 class Shelf:
-    def __init__(self, client: GeminiClient, folder: Path, *, label: str, tenant: str) -> None:
+    def __init__(self, client: GeminiClient, folder: Path, *, tenant: str) -> None:
         self._client = client
         self._journal = folder / JOURNAL
-        self._label = label
         self._tenant = hashlib.sha256(tenant.encode()).hexdigest()[:8]
         self._known: dict[str, Uploaded] = {}
         self._at_gemini: dict[str, Uploaded] | None = None
 
     async def open(self) -> None:
+        """Read what was uploaded before. One look tells whether it was deleted since."""
         entries = await self._client.in_thread(_read_journal, self._journal)
-        self._known = {mark: file for mark, file, _ in entries}
+        if entries and await self._is_there(entries[-1][1].name):
+            self._known = {mark: file for mark, file, _ in entries}
+
+    @property
+    def stocked(self) -> bool:
+        return bool(self._known)
 
     def fresh(self, file: Uploaded) -> bool:
         """Whether it outlives the batch."""
@@ -94,7 +99,15 @@ class Shelf:
         entries = await self._client.in_thread(_read_journal, self._journal)
         own = [partial(delete_file, self._client, file.name) for _, file, shared in entries if not shared]
         await in_parallel(self._client.settings.upload_parallel, own)
-        await self._client.in_thread(self._journal.unlink, True)
+
+    async def _is_there(self, name: str) -> bool:
+        try:
+            await self._client.ask("GET", name, f"look at {name}")
+        except Refused as error:
+            if error.code in (403, 404):
+                return False
+            raise
+        return True
 
     async def _processed(self, file: Uploaded) -> Uploaded:
         """Video and long documents are readable some time after they were uploaded."""

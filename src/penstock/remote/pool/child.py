@@ -31,7 +31,7 @@ from penstock.remote.pool.tree import kill_below
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-PARENT_GONE = getattr(signal, "SIGRTMAX", signal.SIGTERM) - 1
+PARENT_GONE = getattr(signal, "SIGRTMAX", signal.SIGTERM)
 """A signal that no library takes for itself."""
 SLACK = 256 * MB
 """Thread stacks and the buffers of number libraries are mapped whole and used in part."""

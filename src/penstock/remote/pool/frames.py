@@ -33,14 +33,15 @@ class TooMuch(Exception):
 
 
 def pack(head: Mapping[str, Any], blobs: Sequence[Blob] = ()) -> list[Blob]:
-    """The parts of a frame, in order. `ValueError` or `TypeError` if `head` is no JSON."""
-    told = {**head, "blobs": [memoryview(blob).nbytes for blob in blobs]}
+    """The parts of a frame, in order. `ValueError` or `TypeError` if `head` is no JSON or a blob no bytes."""
+    views = [memoryview(blob).cast("B") for blob in blobs]
+    told = {**head, "blobs": [len(view) for view in views]}
     text = json.dumps(told, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
     if len(text) > MOST_JSON:
         raise TooMuch(
             f"{len(text) / MB:.1f} MB of JSON, and at most {MOST_JSON // MB} MB may cross: use blobs or files"
         )
-    return [len(text).to_bytes(4, "big") + text, *blobs]
+    return [len(text).to_bytes(4, "big") + text, *views]
 
 
 def unpacked(text: Blob, most: int) -> tuple[dict[str, Any], list[int]]:

@@ -46,6 +46,7 @@ CLOSE_WITHIN = 10.0
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|DATABASE|DSN|PENSTOCK_STORE", re.IGNORECASE)
+_PASSWORD_IN_URL = re.compile(r"://[^/@\s]*:[^/@\s]*@")
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -76,6 +77,7 @@ class ProcessPool:
         env: Mapping[str, str] | None = None,
     ) -> None:
         self._turns = Turns(workers, classes or {})
+        self._workers = workers
         self._calls_per_child = calls_per_child
         self._recycle_mb = recycle_mb
         self._nice = nice
@@ -157,14 +159,19 @@ class ProcessPool:
     async def _child(self, request: Request, resource: str) -> Child:
         """A process for this call: the one that has most likely imported what it needs, or a fresh one."""
         wanted = (request.function, resource)
-        while self._idle:
-            child = max(self._idle, key=lambda each: (each.last == wanted, each.last[1] == resource))
+        for dead in [each for each in self._idle if not each.alive]:
+            self._idle.remove(dead)
+            self._bury(dead)
+        # What earlier calls have imported and kept must not be counted against this one.
+        fitting = [each for each in self._idle if each.memory_mb <= request.limits.memory_mb / 2]
+        if fitting:
+            child = max(fitting, key=lambda each: (each.last == wanted, each.last[1] == resource))
             self._idle.remove(child)
-            if child.alive and child.memory_mb <= request.limits.memory_mb / 2:
-                self._busy.add(child)
-                child.last = wanted
-                return child
-            self._bury(child)
+            self._busy.add(child)
+            child.last = wanted
+            return child
+        if len(self._idle) + len(self._busy) >= self._workers:
+            self._bury(self._idle.pop(0))
         child = self._start()
         child.last = wanted
         try:
@@ -243,9 +250,6 @@ def _request(
     call: int, function: str, args: Any, blobs: Sequence[Blob], files: Sequence[Path | str], limits: PoolLimits
 ) -> Request:
     """What goes to the child, refused here if it could not."""
-    size = sum(memoryview(blob).nbytes for blob in blobs) / MB
-    if size > limits.memory_mb:
-        raise TooLarge(f"{function}: {size:.0f} MB of blobs do not fit in the {limits.memory_mb} MB it may use")
     head = {
         "call": call,
         "function": checked_function(function),
@@ -260,7 +264,10 @@ def _request(
     except TooMuch as error:
         raise InvalidRequest(f"{function}: {error}") from None
     except (ValueError, TypeError, RecursionError) as error:
-        raise InvalidRequest(f"{function}: the arguments are not JSON: {error}") from error
+        raise InvalidRequest(f"{function}: the arguments must be JSON, the blobs bytes: {error}") from error
+    size = sum(len(blob) for blob in parts[1:]) / MB
+    if size > limits.memory_mb:
+        raise TooLarge(f"{function}: {size:.0f} MB of blobs do not fit in the {limits.memory_mb} MB it may use")
     return Request(call, function, tuple(parts), limits)
 
 
@@ -275,5 +282,9 @@ def _fingerprint(request: Request) -> str:
 def _environment(workers: int) -> dict[str, str]:
     """Ours without what looks like a secret; and number libraries share the cores instead of fighting for them."""
     threads = str(max((os.cpu_count() or 1) // workers, 1))
-    ours = {name: value for name, value in os.environ.items() if not _SECRET.search(name)}
+    ours = {
+        name: value
+        for name, value in os.environ.items()
+        if not _SECRET.search(name) and not _PASSWORD_IN_URL.search(value)
+    }
     return {"OMP_NUM_THREADS": threads, "OMP_THREAD_LIMIT": threads, **ours}

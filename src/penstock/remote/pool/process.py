@@ -34,6 +34,7 @@ LOOK_EVERY = 0.1
 """Seconds between looks at a call's memory."""
 START_WITHIN = 60.0
 DIE_WITHIN = 5.0
+LAST_MOMENT = 0.5
 _STARTING = PoolLimits(seconds=START_WITHIN)
 TAIL = 4096
 """Bytes kept of what a child has printed last, for the message when it dies."""
@@ -136,7 +137,7 @@ class Child:
             kill_tree(self.pid)
 
     async def bury(self) -> None:
-        """Kill it with all it has started, and leave nothing of it behind. Whoever waits for it is told of its death."""
+        """Kill it with all it has started, and leave nothing of it behind. Whoever waits for it learns of its death."""
         await self._end()
         if self._talk is not None and not self._talk.done():
             self._talk.cancel()
@@ -150,13 +151,17 @@ class Child:
 
     async def _end(self) -> None:
         self.kill()
-        until = self._loop.time() + DIE_WITHIN
+        await self._dead_within(DIE_WITHIN)
+        if self._process.poll() is None:
+            log.warning("process %d of the pool does not end, although it was killed", self.pid)
+
+    async def _dead_within(self, seconds: float) -> bool:
+        until = self._loop.time() + seconds
         wait = 0.001
-        while self._process.poll() is None and self._loop.time() < until:
+        while self.alive and self._loop.time() < until:
             await asyncio.sleep(wait)
             wait = min(wait * 2, 0.05)
-        if self._process.returncode is None:
-            log.warning("process %d of the pool does not end, although it was killed", self.pid)
+        return not self.alive
 
     async def _exchange(self, request: Request) -> tuple[dict[str, Any], list[bytes]]:
         # A process that has died may still have answered: what it said is read before its death is believed.
@@ -197,10 +202,14 @@ class Child:
                 task.exception()
 
     async def _obituary(self, what: str) -> ChildDied:
+        """Its connection has ended, and mostly that is because it has; how, it must have a moment to show."""
+        died = await self._dead_within(LAST_MOMENT)
         await self._end()
         self._hear()
         code = self._process.returncode
-        if code is None or code >= 0:
+        if not died:
+            how = "the process closed its connection, and was killed"
+        elif code is None or code >= 0:
             how = f"the process ended with exit code {code}"
         else:
             name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"

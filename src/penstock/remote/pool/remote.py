@@ -72,6 +72,8 @@ class PoolRemote:
                 names = [f"blob-{number}" for number in range(len(blobs))]
                 for name, blob in zip(names, blobs, strict=True):
                     await asyncio.to_thread(_written, order.folder / name, blob)
+        except InvalidRequest as error:
+            raise Permanent(str(error)) from error
         except TimeoutError:
             raise Transient(f"{request.function} had no turn in the pool within {self.submit_timeout:g} s") from None
         return Collected(result={"value": value, "files": names} if names else value)

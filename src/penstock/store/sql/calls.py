@@ -9,10 +9,20 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from pydantic_core import to_json
-
 from penstock.engine import budget, lifecycle
-from penstock.engine.call import CALL_CHANGING, CALL_COLUMNS, LIVE, CallRow, held_by, intended, learn, may_send
+from penstock.engine.call import (
+    CALL_CHANGING,
+    CALL_COLUMNS,
+    LIVE,
+    RESTING,
+    CallRow,
+    decided_before,
+    held_by,
+    hold_also,
+    intended,
+    learn,
+    may_send,
+)
 from penstock.engine.clock import to_the_tick
 from penstock.engine.errors import Halted, NotFound
 from penstock.engine.model import Event, JobRow
@@ -81,6 +91,8 @@ class Calls(Claims):
         row = CallRow(*found[0])
         if row.job not in jobs:
             jobs = yield from self._lock_jobs([row.job])
+        if self.replay and decided_before(row, fact):
+            return row
         was_live, was_state, cost = row.state in LIVE, row.state, row.cost
         newer = yield Ask("superseded", (row.job, row.key, row.attempt))
         if not learn(row, fact, now=self.now, superseded=bool(newer)):
@@ -104,7 +116,7 @@ class Calls(Claims):
         """The job's history shows what became of its call, and a job that waits for it goes on."""
         if told := told_of(row, was, job, self.now):
             self.events.append(told)
-        if row.state in LIVE and row.state != "quarantined":
+        if row.state not in RESTING:
             yield from self._settle([])
             return
         before = (job.phase, job.due)
@@ -137,12 +149,10 @@ class Calls(Claims):
             )
             rows = [CallRow(*values) for values in found]
             spent = 0 if kind == "tenant" else sum(row.cost for row in rows)
-            live = [row for row in rows if row.state in LIVE and row.estimate]
-            for row in live:
-                row.holds = to_json([*held_by(row), (name, row.estimate)]).decode()
-            if live:
-                yield Tell("put_calls", [_changing(row) for row in live])
-                yield Tell("insert_holds", [(name, row.id, row.estimate) for row in live])
+            added = [row for row in rows if row.state in LIVE and hold_also(row, name, row.estimate)]
+            if added:
+                yield Tell("put_calls", [_changing(row) for row in added])
+                yield Tell("insert_holds", [(name, row.id, row.estimate) for row in added])
         yield Tell("put_budget", [(op.scope, op.most, spent)])
         self.hints.add(ANY_QUEUE)
         held = dict((yield Ask("held_amounts", ([name],))))

@@ -168,7 +168,8 @@ class SqliteStore(Reading):
             return await self._off_loop(self._reader, lambda: connection.execute(sql, _bound(args)).fetchall())
 
     def day_of(self, column: str) -> str:
-        return f"strftime('%Y-%m-%d', {column}, 'unixepoch')"
+        # To the second: of a part of one, SQLite makes the next day before it has come.
+        return f"strftime('%Y-%m-%d', CAST({column} AS INTEGER), 'unixepoch')"
 
     def on_change(self, listener: Callable[[set[str]], None]) -> Callable[[], None]:
         """`PRAGMA data_version` changes when another connection has committed: cheap to ask, and it needs no server."""

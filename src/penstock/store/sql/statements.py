@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from penstock.engine.call import CALL_CHANGING, CALL_COLUMNS, ENDED, LIVE
+from penstock.engine.call import CALL_CHANGING, CALL_COLUMNS, ENDED, LIVE, RESTING
 from penstock.engine.model import CHANGING_COLUMNS, EVENT_COLUMNS, FIXED_COLUMNS, JOB_COLUMNS
 
 Dialect = Literal["sqlite", "postgresql"]
@@ -155,7 +155,7 @@ def statements(dialect: Dialect) -> dict[str, str]:
     one, two, three = (w.arg(n) for n in (1, 2, 3))
     now = w.arg(1, "float8")
     call = _names(CALL_COLUMNS)
-    ended, live = (", ".join(f"'{state}'" for state in sorted(states)) for states in (ENDED, LIVE))
+    ended, live, resting = (", ".join(f"'{state}'" for state in sorted(states)) for states in (ENDED, LIVE, RESTING))
     return {
         # Reading jobs in order to change them, always in the order of their ids.
         "lock_jobs": f"SELECT {job} FROM jobs WHERE id IN {w.among(1)} ORDER BY id {lock}",
@@ -202,7 +202,7 @@ def statements(dialect: Dialect) -> dict[str, str]:
         # Time: what is due, and who died.
         "first_due": "SELECT min(due) FROM jobs WHERE due IS NOT NULL AND phase IN ('timed', 'held')",
         "fall_due": (
-            "UPDATE jobs SET phase = 'ready', due = NULL, status = CASE status WHEN 'waiting' THEN 'queued' ELSE status END"
+            "UPDATE jobs SET phase = 'ready', due = NULL, reason = NULL, status = CASE status WHEN 'waiting' THEN 'queued' ELSE status END"
             f" WHERE id IN (SELECT id FROM jobs WHERE phase = 'timed' AND due <= {now} ORDER BY due LIMIT 1000 {skip}) RETURNING queue"
         ),
         # A worker's row is locked before its jobs are looked for, and kept from going by the worker's own claim: a job must never be
@@ -258,7 +258,7 @@ def statements(dialect: Dialect) -> dict[str, str]:
             f"SELECT {call} FROM calls WHERE due IS NOT NULL AND due <= {now} AND remote IN {w.among(2)} ORDER BY due, id"
             f" LIMIT {w.arg(3, 'bigint')} {skip}"
         ),
-        "over_calls": f"SELECT 1 FROM calls WHERE id IN {w.among(1)} AND state IN ({ended}, 'quarantined') LIMIT 1",
+        "over_calls": f"SELECT 1 FROM calls WHERE id IN {w.among(1)} AND state IN ({resting}) LIMIT 1",
         "superseded": f"SELECT 1 FROM calls WHERE job = {one} AND key = {two} AND attempt > {w.arg(3, 'bigint')} LIMIT 1",
         # A job that was canceled, or is done without waiting for them, wants its calls no more; a failed one may be retried.
         "orphan_calls": (

@@ -1,0 +1,22 @@
+"""What a step needs to talk to Gemini: requests for the remotes `gemini.batch`, `gemini.generate` and `gemini.embed`, and
+the rows that a batch brings home."""
+
+from penstock.remote.gemini.batch_input import BatchRequest, BatchRow
+from penstock.remote.gemini.requests import data, embed_request, file, generate_request, text
+from penstock.remote.gemini.results import read_rows
+from penstock.remote.gemini.rows import Row
+from penstock.remote.gemini.single import EmbedRequest, GenerateRequest
+
+__all__ = [
+    "BatchRequest",
+    "BatchRow",
+    "EmbedRequest",
+    "GenerateRequest",
+    "Row",
+    "data",
+    "embed_request",
+    "file",
+    "generate_request",
+    "read_rows",
+    "text",
+]

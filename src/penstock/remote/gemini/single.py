@@ -1,0 +1,270 @@
+"""Single calls to Gemini, answered at once: a generation with a response schema, and embeddings.
+
+Nothing can be looked up afterwards, so an answer that was lost on the way may be paid for again. What Gemini answers is
+judged as a batch's rows are: an answer that was blocked, cut off or does not fit the schema says so.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from google.genai import types
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
+
+from penstock.engine.call import Usage
+from penstock.engine.errors import InvalidPayload, InvalidRequest, Permanent
+from penstock.remote.gemini.client import GeminiClient
+from penstock.remote.gemini.errors import translated
+from penstock.remote.gemini.limits import EMBEDDINGS_AT_ONCE, INLINE_BYTES
+from penstock.remote.gemini.lines import encoded, whole
+from penstock.remote.gemini.requests import placeholders
+from penstock.remote.gemini.rows import Row, answered
+from penstock.remote.gemini.tokens import input_tokens, output_tokens, text_tokens
+from penstock.remote.prices import Prices, load_prices, plain_name, rounded_up
+from penstock.remote.protocol import Collected, Found, Guarantee, Order, Plan, Polled
+
+M = TypeVar("M", bound=BaseModel)
+
+ROWS = "rows.jsonl"
+MOST_TEXTS = 10_000
+
+_MOST_HOPS = 8
+"""How often an answer that Gemini gives in parts is continued."""
+
+_STAND_IN = "-"
+"""What the SDK is given as content; the real request is laid over it, as it is."""
+
+
+class GenerateRequest(BaseModel):
+    """`request` is REST's JSON (`requests.generate_request`); the answer is held against `json_schema`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str | None = None
+    request: dict[str, Any]
+    json_schema: dict[str, Any] | None = None
+
+
+class EmbedRequest(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str | None = None
+    texts: tuple[str, ...] = Field(min_length=1, max_length=MOST_TEXTS)
+    task: str | None = None
+    dimensions: int | None = Field(default=None, ge=1)
+
+
+async def generate(
+    client: GeminiClient, model: str, request: Mapping[str, Any], schema: Mapping[str, Any] | None = None
+) -> Row:
+    """One request and its answer. The SDK's own continuation has no bound, and its `.parsed` hides what went wrong;
+    neither is used."""
+    response = await _generated(client, model, request)
+    parts = [answered("-", response)]
+    while (token := _continuation(response)) is not None and len(parts) < _MOST_HOPS:
+        response = await _generated(client, model, {**request, "continuationToken": token})
+        parts.append(answered("-", response))
+    return answered("-", _joined(response, parts) if len(parts) > 1 else response, schema)
+
+
+async def embed(
+    client: GeminiClient, model: str, texts: Sequence[str], *, task: str | None = None, dimensions: int | None = None
+) -> tuple[list[list[float]], Usage]:
+    """A vector for each text, in their order, and the tokens they are about (Gemini does not say)."""
+    vectors: list[list[float]] = []
+    at_once = 1 if client.settings.vertex else EMBEDDINGS_AT_ONCE
+    for start in range(0, len(texts), at_once):
+        some = texts[start : start + at_once]
+        # As contents, not as texts: some models take a list of texts for one content, and give one vector.
+        contents: list[Any] = [types.Content(role="user", parts=[types.Part(text=text)]) for text in some]
+        with translated("embed", stake="answer"):
+            response = await client.sdk.models.embed_content(
+                model=model,
+                contents=contents,
+                config=types.EmbedContentConfig(
+                    task_type=task,
+                    output_dimensionality=dimensions,
+                    http_options=client.options(client.settings.request_timeout),
+                ),
+            )
+        found = [list(item.values or ()) for item in response.embeddings or ()]
+        if len(found) != len(some) or not all(found):
+            raise Permanent(f"embed: {len(some)} texts gave {len(found)} vectors; {model} cannot be used like this")
+        vectors += found
+    return vectors, Usage(input=sum(text_tokens(text) for text in texts))
+
+
+class _Single:
+    """What single calls have in common: nothing to find, poll or collect."""
+
+    guarantee: Guarantee = "repeatable"
+
+    def __init__(self, client: GeminiClient, *, prices: Prices | None = None) -> None:
+        settings = client.settings
+        self._client = client
+        self._prices = prices or load_prices(settings.prices)
+        self.listing_margin = settings.listing_margin
+        self.poll_every = settings.poll_every
+        self.poll_at_most = settings.poll_at_most
+        self.overdue_after = settings.overdue_after
+
+    async def find(self, order: Order) -> Found:
+        return Found((), complete=False)
+
+    async def poll(self, order: Order, provider_id: str) -> Polled:
+        return Polled(state="gone", error="a single call leaves nothing to be asked for")
+
+    async def collect(self, order: Order, provider_id: str) -> Collected:
+        raise Permanent("a single call leaves nothing to be collected")
+
+    async def cancel(self, order: Order, provider_id: str) -> None:
+        return
+
+    async def tidy(self, order: Order, provider_id: str | None) -> None:
+        return
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    def _planned(self, model: str, usage: Usage) -> Plan:
+        within = timedelta(seconds=self._client.settings.generate_timeout)
+        price = self._prices.dearest(model, "standard", self._client.clock.now(), within=within)
+        return Plan(model=model, estimate=rounded_up(price.charge(usage)) if price else 0, usage=usage)
+
+    def _paid(self, model: str, usage: Usage, result: dict[str, Any]) -> Collected:
+        now = self._client.clock.now()
+        if not self._prices.is_priced(model, "standard", now):
+            result["unpriced"] = True
+        return Collected(result=result, usage=usage, cost=self._prices.cost(usage, model, "standard", now))
+
+
+class GeminiGenerate(_Single):
+    """`order.request` is a `GenerateRequest`. The result: `outcome`, `text`, `parsed`, `error`, `finish`."""
+
+    name = "gemini.generate"
+
+    def __init__(self, client: GeminiClient, *, prices: Prices | None = None) -> None:
+        super().__init__(client, prices=prices)
+        self.submit_timeout = client.settings.generate_timeout * _MOST_HOPS
+
+    async def prepare(self, order: Order) -> Plan:
+        request = _checked(GenerateRequest, order.request)
+        if not request.request.get("contents"):
+            raise InvalidRequest("a request to generate needs contents")
+        if any(placeholders(request.request)):
+            raise InvalidRequest(
+                "a single call uploads no files: put the bytes in it (`requests.data`), or use a batch"
+            )
+        if len(encoded(request.request)) >= INLINE_BYTES:
+            raise InvalidRequest(f"the request has more than {INLINE_BYTES} bytes: use a batch with files")
+        model = self._model(request)
+        usage = Usage(
+            input=input_tokens(request.request, model),
+            output=output_tokens(request.request, self._client.settings.max_output_tokens),
+        )
+        return self._planned(model, usage)
+
+    async def submit(self, order: Order) -> Collected:
+        request = _checked(GenerateRequest, order.request)
+        model = self._model(request)
+        row = await generate(self._client, model, request.request, request.json_schema)
+        result = row.as_json()
+        del result["key"]
+        return self._paid(model, row.usage, result)
+
+    def _model(self, request: GenerateRequest) -> str:
+        return plain_name(request.model or self._client.settings.model)
+
+
+class GeminiEmbed(_Single):
+    """`order.request` is an `EmbedRequest`. The vectors are rows of `rows.jsonl` in the order's folder, in the order of
+    the texts, with their places ("0", "1", …) as keys."""
+
+    name = "gemini.embed"
+
+    def __init__(self, client: GeminiClient, *, prices: Prices | None = None) -> None:
+        super().__init__(client, prices=prices)
+        self.submit_timeout = client.settings.request_timeout * (MOST_TEXTS // EMBEDDINGS_AT_ONCE)
+
+    async def prepare(self, order: Order) -> Plan:
+        request = _checked(EmbedRequest, order.request)
+        if not all(text.strip() for text in request.texts):
+            raise InvalidRequest("an empty text has no embedding")
+        return self._planned(self._model(request), Usage(input=sum(text_tokens(text) for text in request.texts)))
+
+    async def submit(self, order: Order) -> Collected:
+        request = _checked(EmbedRequest, order.request)
+        model = self._model(request)
+        vectors, usage = await embed(
+            self._client, model, request.texts, task=request.task, dimensions=request.dimensions
+        )
+        target: Path = order.folder / ROWS
+        async with whole(target, self._client.token(), self._client.in_thread) as file:
+            for number, vector in enumerate(vectors):
+                file.write(encoded(Row(str(number), "ok", embedding=vector).as_json()))
+        result = {"file": ROWS, "rows": {"ok": len(vectors)}, "dimensions": len(vectors[0]), "estimated": True}
+        return self._paid(model, usage, result)
+
+    def _model(self, request: EmbedRequest) -> str:
+        return plain_name(request.model or self._client.settings.embedding_model)
+
+
+async def _generated(client: GeminiClient, model: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    with translated("generate", stake="answer"):
+        answer = await client.sdk.models.generate_content(
+            model=model,
+            contents=_STAND_IN,
+            config=types.GenerateContentConfig(
+                automatic_continuation=False,
+                should_return_http_response=True,
+                http_options=client.options(client.settings.generate_timeout, body),
+            ),
+        )
+        raw = answer.sdk_http_response.body if answer.sdk_http_response else None
+        response = from_json(raw or "")
+    if not isinstance(response, dict):
+        raise Permanent("generate: the answer is no JSON object")
+    return response
+
+
+def _continuation(response: Mapping[str, Any]) -> str | None:
+    candidates = response.get("candidates")
+    first = candidates[0] if isinstance(candidates, list) and candidates else None
+    if not isinstance(first, Mapping) or first.get("finishReason") != "CONTINUATION":
+        return None
+    token = first.get("continuationToken")
+    try:
+        return token if isinstance(token, str) and base64.b64decode(token, altchars=b"-_") else None
+    except ValueError:
+        return None
+
+
+def _joined(response: Mapping[str, Any], parts: Sequence[Row]) -> Mapping[str, Any]:
+    """The last part of an answer that came in parts, with the text and the tokens of all."""
+    usage = sum((part.usage for part in parts), Usage())
+    candidates = response.get("candidates")
+    if not isinstance(candidates, list) or not candidates:
+        return response
+    first = dict(candidates[0])
+    first["content"] = {"role": "model", "parts": [{"text": "".join(part.text or "" for part in parts)}]}
+    counts = {
+        "promptTokenCount": usage.input,
+        "candidatesTokenCount": usage.output - usage.thinking,
+        "thoughtsTokenCount": usage.thinking,
+        "cachedContentTokenCount": usage.cached,
+    }
+    return {**response, "candidates": [first], "usageMetadata": counts}
+
+
+def _checked(model: type[M], request: Any) -> M:
+    try:
+        return request if isinstance(request, model) else model.model_validate(request)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InvalidPayload(f"no {model.__name__}: {place + ': ' if place else ''}{first['msg']}") from error

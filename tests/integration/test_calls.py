@@ -1,0 +1,346 @@
+"""Remote calls as a step's author sees them: made once, found again, collected whatever becomes of the job."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Again, Call, Context, InvalidRequest, Penstock, Retry, Workflow
+from penstock.engine.call import Hold
+from penstock.engine.errors import Ambiguous, Conflict, Permanent, RateLimited, Transient
+from penstock.engine.model import Job
+from tests.support.provider import Provider, answer, raising
+
+PATIENCE = 30.0
+RESTS = ("completed", "failed", "canceled", "paused")
+
+
+def asking(provider: Provider, *, attempts: int = 1, resource: str = "") -> Workflow:
+    """One step that makes one call, waits for it, and returns what became of it."""
+    workflow = Workflow("ask", payload=dict[str, Any])
+
+    @workflow.step(retry=Retry(attempts=4, base=0.02), resource=resource)
+    async def ask(payload: dict[str, Any], ctx: Context) -> dict[str, Any] | Again:
+        call = await ctx.call(provider, "it", payload, attempts=attempts)
+        return answer(call) if call.ended else Again(payload, until=call)
+
+    return workflow
+
+
+def run(
+    tmp_path: Path,
+    provider: Provider,
+    main: Callable[[Penstock], Awaitable[None]],
+    *,
+    workflow: Workflow | None = None,
+    limits: dict[str, int] | None = None,
+) -> None:
+    async def inside() -> None:
+        flows = [workflow or asking(provider)]
+        app = Penstock(
+            workflows=flows, store=f"sqlite:///{tmp_path}/it.db", remotes=[provider], limits=limits, outputs=tmp_path
+        )
+        async with app, app.worker():
+            await main(app)
+
+    asyncio.run(inside())
+
+
+async def ended(app: Penstock, job_id: str) -> Job:
+    return await app.wait(job_id, timeout=PATIENCE, until=RESTS)
+
+
+async def until(app: Penstock, test: Callable[[list[Call]], bool], *, job: str | None = None) -> list[Call]:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            calls = await app.calls(job=job)
+            if test(calls):
+                return calls
+            await asyncio.sleep(0.02)
+
+
+def test_a_call_is_made_once_and_its_result_comes_back(tmp_path: Path) -> None:
+    provider = Provider()
+
+    async def main(app: Penstock) -> None:
+        job = await ended(app, (await app.submit("ask", {"n": 1})).job_id)
+        assert job.result == {"state": "collected", "result": {"id": "work-1"}, "attempt": 1}
+        (call,) = await app.calls()
+        assert (call.cost, call.usage.input, call.usage.output, call.provider_id) == (700, 10, 5, "work-1")
+        (cost,) = await app.costs()
+        assert (cost.calls, cost.cost, cost.reserved) == (1, 700, 0)
+
+    run(tmp_path, provider, main)
+    assert len(provider.works) == 1
+    assert provider.tidied == 1
+
+
+@pytest.mark.parametrize("error", [Ambiguous("the reply was lost"), ValueError("no idea"), TimeoutError()])
+def test_a_lost_reply_is_adopted_and_not_repeated(tmp_path: Path, error: Exception) -> None:
+    provider = Provider(on_submit=raising(error))
+
+    async def main(app: Penstock) -> None:
+        job = await ended(app, (await app.submit("ask", {})).job_id)
+        assert job.result == {"state": "collected", "result": {"id": "work-1"}, "attempt": 1}
+
+    run(tmp_path, provider, main)
+    assert len(provider.works) == 1
+
+
+@pytest.mark.parametrize("error", [Transient("busy"), RateLimited("slow down", retry_after=0.01)])
+def test_a_refused_call_is_sent_again_under_the_same_name(tmp_path: Path, error: Exception) -> None:
+    provider = Provider(on_submit=raising(error), takes_first=False)
+
+    async def main(app: Penstock) -> None:
+        job = await ended(app, (await app.submit("ask", {})).job_id)
+        assert job.result["attempt"] == 1
+        assert len(await app.calls()) == 1
+
+    run(tmp_path, provider, main)
+    assert len(provider.works) == 1
+
+
+def test_a_call_that_never_arrived_is_sent_again_only_when_that_is_proved(tmp_path: Path) -> None:
+    provider = Provider(on_submit=raising(Ambiguous("who knows")), takes_first=False, submit_timeout=0.2)
+
+    async def main(app: Penstock) -> None:
+        submitted = await app.submit("ask", {})
+        (call,) = await until(app, lambda calls: bool(calls) and calls[0].error is not None)
+        assert call.state == "intent", "an early look that finds nothing proves nothing"
+        # The window in which it may be sent is a minute; nobody waits for that here.
+        await app.engine.write("UPDATE calls SET submit_before = created - 60, due = created")
+        job = await ended(app, submitted.job_id)
+        assert job.result == {"state": "collected", "result": {"id": "work-1"}, "attempt": 2}
+        assert [c.state for c in await app.calls()] == ["collected", "absent"]
+
+    run(tmp_path, provider, main)
+
+
+def test_what_cannot_be_decided_waits_for_a_person(tmp_path: Path) -> None:
+    provider = Provider(on_submit=raising(Ambiguous("who knows")), complete=False)
+    provider.find = _nothing  # type: ignore[method-assign]
+
+    async def main(app: Penstock) -> None:
+        submitted = await app.submit("ask", {})
+        await until(app, lambda calls: bool(calls))
+        async with asyncio.timeout(PATIENCE):
+            while (await app.calls())[0].state != "quarantined":
+                await app.engine.write("UPDATE calls SET submit_before = created - 60, due = created, strikes = 98")
+                await asyncio.sleep(0.02)
+        job = await ended(app, submitted.job_id)
+        (call,) = await app.calls()
+        assert job.status == "paused"
+        assert call.id in (job.reason or "")
+        with pytest.raises(InvalidRequest, match="say the id"):
+            await app.decide_call(call.id, "adopt")
+        await app.decide_call(call.id, "adopt", provider_id="work-1", actor="ann")
+        job = await app.wait(submitted.job_id, timeout=PATIENCE)
+        assert job.result["result"] == {"id": "work-1"}
+        with pytest.raises(Conflict, match="only a quarantined call"):
+            await app.decide_call(call.id, "discard")
+
+    async def main_with_history(app: Penstock) -> None:
+        await main(app)
+        (job,) = await app.jobs()
+        kinds = [(event.kind, event.worker) for event in await app.history(job.id) if event.kind.startswith("call")]
+        assert kinds == [("call quarantined", None), ("call submitted", "ann"), ("call collected", "ann")]
+
+    run(tmp_path, provider, main_with_history)
+    assert len(provider.works) == 1
+
+
+async def _nothing(order: Any) -> Any:
+    from penstock.remote.protocol import Found
+
+    return Found((), complete=False)
+
+
+def test_a_paused_job_submits_nothing_but_its_call_is_collected(tmp_path: Path) -> None:
+    provider = Provider(finishes="running")
+
+    async def main(app: Penstock) -> None:
+        submitted = await app.submit("ask", {})
+        await until(app, lambda calls: bool(calls) and calls[0].state == "running")
+        await app.pause(submitted.job_id)
+        provider.finishes = "succeeded"
+        await until(app, lambda calls: calls[0].state == "collected")
+        assert (await app.job(submitted.job_id)).status == "paused"
+        await app.resume(submitted.job_id)
+        job = await app.wait(submitted.job_id, timeout=PATIENCE)
+        assert job.result["result"] == {"id": "work-1"}
+
+    run(tmp_path, provider, main)
+
+
+def test_a_canceled_job_is_canceled_at_the_provider(tmp_path: Path) -> None:
+    provider = Provider(finishes="running")
+
+    async def main(app: Penstock) -> None:
+        submitted = await app.submit("ask", {})
+        await until(app, lambda calls: bool(calls) and calls[0].state == "running")
+        await app.cancel(submitted.job_id)
+        await until(app, lambda calls: calls[0].state == "cancelled")
+
+    run(tmp_path, provider, main)
+    assert provider.works["work-1"].state == "cancelled"
+
+
+def test_a_canceled_jobs_result_that_came_anyway_is_paid_and_counted(tmp_path: Path) -> None:
+    provider = Provider(finishes="running")
+
+    async def main(app: Penstock) -> None:
+        submitted = await app.submit("ask", {})
+        await until(app, lambda calls: bool(calls) and calls[0].state == "running")
+        provider.works["work-1"].state = "succeeded"
+        await app.cancel(submitted.job_id)
+        await until(app, lambda calls: calls[0].state == "collected")
+        (cost,) = await app.costs(tenant="default")
+        assert cost.cost == 700
+
+    run(tmp_path, provider, main)
+
+
+def test_a_retry_takes_over_what_was_paid_for(tmp_path: Path) -> None:
+    provider = Provider()
+    workflow = Workflow("ask", payload=dict[str, Any])
+    broken = [True]
+
+    @workflow.step
+    async def ask(payload: dict[str, Any], ctx: Context) -> Any:
+        call = await ctx.call(provider, "it", payload)
+        if not call.ended:
+            return Again(payload, until=call)
+        if broken:
+            broken.pop()
+            raise Permanent("a bug in our code")
+        return answer(call)
+
+    async def main(app: Penstock) -> None:
+        failed = await ended(app, (await app.submit("ask", {})).job_id)
+        assert failed.status == "failed"
+        again = await app.retry(failed.id)
+        job = await ended(app, again.id)
+        assert job.result == {"state": "collected", "result": {"id": "work-1"}, "attempt": 1}
+
+    run(tmp_path, provider, main, workflow=workflow)
+    assert len(provider.works) == 1
+
+
+def test_a_failed_call_is_made_again_as_often_as_the_step_says(tmp_path: Path) -> None:
+    provider = Provider(finishes="failed")
+
+    async def main(app: Penstock) -> None:
+        job = await ended(app, (await app.submit("ask", {})).job_id)
+        assert job.result == {"state": "failed", "result": None, "attempt": 3}
+        assert {call.error for call in await app.calls()} == {"it broke"}
+
+    run(tmp_path, provider, main, workflow=asking(provider, attempts=3))
+    assert len(provider.works) == 3
+
+
+def test_an_answer_that_is_lost_is_paid_again_but_not_for_ever(tmp_path: Path) -> None:
+    provider = Provider(guarantee="repeatable", inline=True, on_submit=raising(Ambiguous("gone")))
+
+    async def main(app: Penstock) -> None:
+        job = await ended(app, (await app.submit("ask", {"n": 5})).job_id)
+        assert job.result == {"state": "collected", "result": {"n": 5}, "attempt": 2}
+        (cost,) = await app.costs()
+        assert cost.cost == 700 + 1000, "what was lost counts as paid, by its estimate"
+
+    run(tmp_path, provider, main)
+    assert len(provider.works) == 2
+
+
+def test_one_key_is_one_request(tmp_path: Path) -> None:
+    provider = Provider(guarantee="repeatable", inline=True)
+    workflow = Workflow("ask", payload=dict[str, Any])
+
+    @workflow.step
+    async def ask(payload: dict[str, Any], ctx: Context) -> Any:
+        first, same = await asyncio.gather(ctx.call(provider, "a", {"n": 1}), ctx.call(provider, "a", {"n": 1}))
+        assert first.id == same.id
+        other = await ctx.call(provider, "b", {"n": 2})
+        assert other.result == {"n": 2}
+        await ctx.call(provider, "a", {"n": 3})
+
+    async def main(app: Penstock) -> None:
+        job = await ended(app, (await app.submit("ask", {})).job_id)
+        assert job.status == "failed"
+        assert "a key of its own" in (job.error or "")
+
+    run(tmp_path, provider, main, workflow=workflow)
+    assert len(provider.works) == 2
+
+
+def test_a_budget_is_reserved_and_the_run_pauses_when_nothing_is_left(tmp_path: Path) -> None:
+    provider = Provider(finishes="running", cost=700, estimate=1000)
+
+    async def main(app: Penstock) -> None:
+        await app.set_budget("tenant:default", 0.0023)
+        jobs = [(await app.submit("ask", {"n": n})).job_id for n in range(3)]
+        await until(app, lambda calls: len(calls) == 2)
+        (budget,) = await app.budgets()
+        assert (budget.reserved, budget.spent) == (2000, 0)
+        provider.finishes = "succeeded"
+        states = [await ended(app, job) for job in jobs]
+        assert sorted(job.status for job in states) == ["completed", "completed", "paused"]
+        (paused,) = [job for job in states if job.status == "paused"]
+        assert "OverBudget" in (paused.reason or "")
+        assert "raise it to at least $0.0024" in (paused.reason or "")
+        await app.set_budget("tenant:default", 0.0024)
+        assert (await app.wait(paused.id, timeout=PATIENCE)).status == "completed"
+        (budget,) = await app.budgets()
+        assert (budget.reserved, budget.spent) == (0, 2100)
+
+    run(tmp_path, provider, main)
+    assert len(provider.works) == 3
+
+
+def test_what_is_scarce_is_held_until_the_call_has_ended(tmp_path: Path) -> None:
+    provider = Provider(finishes="running", holds=(Hold("resource:gpu"), Hold("tokens", 60, 100)))
+
+    async def main(app: Penstock) -> None:
+        jobs = [(await app.submit("ask", {"n": n})).job_id for n in range(3)]
+        await until(app, lambda calls: len(calls) == 1)
+        await asyncio.sleep(0.3)
+        assert len(provider.works) == 1, "one GPU, one call"
+        provider.finishes = "succeeded"
+        for job in jobs:
+            assert (await ended(app, job)).status == "completed"
+
+    run(tmp_path, provider, main, workflow=asking(provider, resource="gpu"), limits={"resource:gpu": 1})
+
+
+def test_a_call_that_can_never_fit_fails_at_once(tmp_path: Path) -> None:
+    provider = Provider(holds=(Hold("tokens", 200, 100),))
+
+    async def main(app: Penstock) -> None:
+        job = await ended(app, (await app.submit("ask", {})).job_id)
+        assert job.status == "failed"
+        assert "split it" in (job.error or "")
+
+    run(tmp_path, provider, main)
+    assert not provider.works
+
+
+def test_a_provider_that_knows_nothing_of_it_frees_nothing(tmp_path: Path) -> None:
+    provider = Provider(finishes="running")
+
+    async def main(app: Penstock) -> None:
+        submitted = await app.submit("ask", {})
+        await until(app, lambda calls: bool(calls) and calls[0].state == "running")
+        work = provider.works.pop("work-1")
+        await until(app, lambda calls: calls[0].state == "quarantined")
+        assert (await ended(app, submitted.job_id)).status == "paused"
+        provider.works["work-1"] = work
+        (call,) = await app.calls()
+        provider.finishes = "succeeded"
+        await app.decide_call(call.id, "adopt")
+        assert (await app.wait(submitted.job_id, timeout=PATIENCE)).status == "completed"
+
+    run(tmp_path, provider, main)
+    assert len(provider.works) == 1

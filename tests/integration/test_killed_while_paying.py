@@ -1,0 +1,65 @@
+"""A real process is killed while it deals with Gemini; the next one finds what was paid for. The request journal of the
+local Gemini is the witness."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.gemini import running_gemini
+from tests.support.kill_flow import ROWS, app
+
+PATIENCE = 150
+
+
+def killed_at(point: str, folder: Path, url: str) -> None:
+    """Run a worker to the point where it kills itself."""
+    command = [sys.executable, "-m", "tests.support.kill_flow", str(folder), url, point]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    ended = subprocess.run(command, cwd=folder, env=environment, timeout=PATIENCE, capture_output=True, text=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stdout + ended.stderr
+
+
+def goes_on(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fresh worker ends the job, with every row's answer."""
+    monkeypatch.chdir(folder)
+
+    async def main() -> None:
+        fresh = app(folder, url)
+        async with fresh, fresh.worker():
+            (job,) = await fresh.jobs()
+            ended = await fresh.wait(job.id, timeout=PATIENCE, until=("completed", "failed", "paused"))
+            assert ended.status == "completed", (ended.error, ended.reason)
+            assert sorted(ended.result) == [f"row-{n}" for n in range(ROWS)]
+            (call,) = await fresh.calls()
+            assert (call.state, call.attempt) == ("collected", 1)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("point", ["after accepting", "while collecting"])
+def test_a_batch_that_gemini_has_is_adopted_and_created_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    with running_gemini() as gemini:
+        killed_at(point, tmp_path, gemini.url)
+        creates = gemini.journal(operation="create")
+        assert [entry["status"] for entry in creates] == [200], "Gemini took the batch"
+        goes_on(tmp_path, gemini.url, monkeypatch)
+        assert len(gemini.journal(operation="create")) == 1, "and was asked for it once"
+        assert gemini.journal(operation="create")[0]["label"].startswith("penstock-")
+
+
+def test_the_server_may_die_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with running_gemini() as gemini:
+        killed_at("after accepting", tmp_path, gemini.url)
+        gemini.kill()
+        gemini.start()
+        goes_on(tmp_path, gemini.url, monkeypatch)
+        assert len(gemini.journal(operation="create")) == 1
