@@ -9,10 +9,11 @@ from collections.abc import Callable
 
 from bench.engine import contestants
 from bench.engine.run import run_engine
+from bench.gemini.run import run_gemini
 from bench.home import reserved
 from bench.options import Options
 
-BENCHES: dict[str, Callable[[Options], int]] = {"engine": run_engine}
+BENCHES: dict[str, Callable[[Options], int]] = {"engine": run_engine, "gemini": run_gemini}
 
 
 def main() -> int:
@@ -24,8 +25,8 @@ def main() -> int:
     parser.add_argument("--peers", metavar="A,B", help="only contestants whose names begin with one of these")
     chosen = parser.parse_args()
     if chosen.list:
-        for name in BENCHES:
-            print("\n  ".join([name, *(contestant.name for contestant in contestants.ALL)]))
+        print("\n  ".join(["engine", *(contestant.name for contestant in contestants.ALL)]))
+        print("\n  ".join(["gemini", "google-genai", "penstock"]))
         return 0
     for name in chosen.names:
         if name not in BENCHES:

@@ -12,6 +12,8 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
+OURS = ("PENSTOCK_", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL")
+
 EXPECTED = {
     "hello": ["Hello, world!"],
     "retry": [
@@ -32,15 +34,33 @@ EXPECTED = {
         "60 rows in kept.txt",
         "the file has 60 lines",
     ],
+    "gemini_batch": [
+        "page-1.png: A penstock is a pipe",
+        "page-2.png: that carries water",
+        "page-3.png: from the dam",
+        "page-4.png: to the turbine.",
+        "1056 tokens in, ",
+    ],
+    "never_paid_twice": [
+        "killed: Gemini has the batch, and its answer was never heard",
+        "Look before you leap.",
+        "Measure twice, cut once.",
+        "creates: 1",
+    ],
+    "budget": [
+        "paused: 2 of 4 lines, ",
+        "OverBudget: budget tenant:default: ",
+        "completed: 4 of 4 lines, ",
+    ],
     "priorities": ["an hour old", "urgent 1", "urgent 2", "normal 1", "normal 2", "normal 3"],
 }
 
 
 def run(name: str, folder: Path) -> list[str]:
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")}
+    environ = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
     ended = subprocess.run(
         [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")],
-        cwd=folder, env=environ, capture_output=True, text=True, timeout=60,
+        cwd=folder, env=environ, capture_output=True, text=True, timeout=90,
     )  # fmt: skip
     assert (ended.returncode, ended.stderr) == (0, "")
     return ended.stdout.splitlines()
@@ -68,7 +88,8 @@ def test_examples_use_the_public_api_only(name: str) -> None:
     tree = ast.parse((EXAMPLES / f"{name}.py").read_text())
     assert ast.get_docstring(tree), "it does not say what it shows"
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {module for module in imported if module and module.startswith("penstock")} == {"penstock"}
+    ours = {module for module in imported if module and module.startswith("penstock")}
+    assert {"penstock"} <= ours <= {"penstock", "penstock.gemini"}
 
 
 def test_hello_is_ten_lines() -> None:
@@ -79,7 +100,7 @@ def test_hello_is_ten_lines() -> None:
 def test_the_demo_runs_them_all(tmp_path: Path) -> None:
     environ = {**os.environ, "DEMO_EXIT": "1"}
     penstock = Path(sys.executable).with_name("penstock")
-    ended = subprocess.run([penstock, "demo"], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([penstock, "demo"], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert ended.stdout.splitlines()[-1] == "6 examples, 27 jobs, all as expected."
+    assert ended.stdout.splitlines()[-1] == "9 examples, 30 jobs, all as expected."
     assert list(tmp_path.iterdir()) == []

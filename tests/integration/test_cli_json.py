@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from referencing import Registry, Resource
 
+from penstock.engine.call import STATES
 from tests.support.cli import Cli
+from tests.support.schemas import SCHEMAS, keeps
+from tests.support.shop import ShopCli, opened_shop
 
-FOLDER = resources.files("penstock.cli") / "schemas"
-SCHEMAS = {file.name.removesuffix(".json"): json.loads(file.read_text()) for file in FOLDER.iterdir()}
-REGISTRY: Registry[Any] = Registry().with_resources(
-    (schema["$id"], Resource.from_contents(schema)) for schema in SCHEMAS.values()
-)
-PARTS = {"job", "job-summary", "event"}
+PARTS = {"job", "job-summary", "event", "call", "call-summary", "budget"}
 """What other schemas refer to."""
 
+OF_JOBS = {
+    "init", "migrate", "jobs-submit", "jobs-control", "jobs-list", "jobs-show", "jobs-wait", "doctor", "demo", "log-line",
+}  # fmt: skip
+OF_CALLS = {"calls-list", "calls-show", "calls-decide", "costs", "costs-budget-list", "costs-budget-change"}
+OF_GEMINI = {"gemini-serve", "gemini-status", "gemini-stop", "gemini-journal", "gemini-faults"}
 
-def keeps(name: str, value: Any) -> None:
-    validator = Draft202012Validator(
-        SCHEMAS[name], registry=REGISTRY, format_checker=Draft202012Validator.FORMAT_CHECKER
-    )
-    problems = [f"{error.json_path}: {error.message}" for error in validator.iter_errors(value)]
-    assert not problems, f"{name}: {problems}"
+
+class Checked:
+    """Runs commands with `--json` and remembers which schemas their outputs kept."""
+
+    def __init__(self, cli: Cli) -> None:
+        self.cli = cli
+        self.kept: set[str] = set()
+
+    def __call__(self, name: str, *args: str, code: int = 0, text: str | None = None) -> Any:
+        return self.keeps(name, self.cli(*args, "--json", code=code, text=text).json)
+
+    def keeps(self, name: str, value: Any) -> Any:
+        keeps(name, value)
+        self.kept.add(name)
+        return value
 
 
 @pytest.fixture
@@ -38,15 +49,8 @@ def cli(tmp_path: Path) -> Iterator[Cli]:
     cli.stop()
 
 
-def test_every_output_keeps_its_schema(cli: Cli) -> None:
-    kept: set[str] = set()
-
-    def check(name: str, *args: str, code: int = 0) -> Any:
-        value = cli(*args, "--json", code=code).json
-        keeps(name, value)
-        kept.add(name)
-        return value
-
+def test_what_is_said_about_jobs(cli: Cli) -> None:
+    check = Checked(cli)
     cli.file("flow.py").rename(cli.file("old.py"))
     check("init", "init")
     cli.file("old.py").rename(cli.file("flow.py"))
@@ -67,9 +71,49 @@ def test_every_output_keeps_its_schema(cli: Cli) -> None:
     check("demo", "demo")
     assert cli.start("worker", "--json", "--stop-when-idle", "100ms").wait(30) == 0
     for line in cli.log.splitlines():
-        keeps("log-line", json.loads(line))
-    kept.add("log-line")
-    assert set(SCHEMAS) == kept | PARTS
+        check.keeps("log-line", json.loads(line))
+    assert check.kept == OF_JOBS
+
+
+def test_what_is_said_about_calls_and_money(tmp_path: Path) -> None:
+    async def stock() -> Any:
+        async with opened_shop(tmp_path) as shop:
+            return await shop.every_state()
+
+    check = Checked(ShopCli(tmp_path))
+    found = asyncio.run(stock())
+    assert set(found) == set(STATES)
+    check("costs-budget-change", "costs", "budget", "set", "tenant:acme", "0.2")
+    check("costs-budget-change", "costs", "budget", "set", f"job:{found['running'].job}", "$1,000")
+    check("costs-budget-list", "costs", "budget", "list")
+    check("costs-budget-change", "costs", "budget", "remove", "tenant:acme")
+    listed = check("calls-list", "calls", "list")["calls"]
+    assert {call["state"] for call in listed} == set(STATES)
+    for state in ("collected", "quarantined", "intent"):
+        check("calls-show", "calls", "show", found[state].id)
+    check("jobs-show", "jobs", "show", found["collected"].job)
+    check("costs", "costs", "--by", "tenant", "--by", "day", "--by", "job")
+    check("costs", "costs", "--tenant", "nonesuch")
+    check("calls-decide", "calls", "discard", found["quarantined"].id, "nonesuch", code=2)
+    assert check.kept == OF_CALLS | {"jobs-show"}
+
+
+def test_what_is_said_about_the_local_gemini(cli: Cli) -> None:
+    check = Checked(cli)
+    check("gemini-status", "gemini", "status", code=1)
+    server = cli.start("gemini", "serve", "--backend", "script", "--port", "0", "--json")
+    cli.until(lambda: "\n" in cli.log and "answers at" in cli.log, "the local Gemini to be ready")
+    check.keeps("gemini-serve", json.loads(cli.log.splitlines()[0]))
+    check("gemini-status", "gemini", "status")
+    check("gemini-faults", "gemini", "faults", "set", "-", text='[{"kind": "row_error", "rate": 0.5, "match": "x"}]')
+    check("gemini-journal", "gemini", "journal")
+    check("gemini-stop", "gemini", "stop")
+    assert server.wait(30) == 0
+    assert check.kept == OF_GEMINI
+
+
+def test_every_schema_is_kept_by_some_output() -> None:
+    assert set(SCHEMAS) == OF_JOBS | OF_CALLS | OF_GEMINI | PARTS
 
 
 def test_schemas_are_sound() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import time
 from collections.abc import Iterator
@@ -24,14 +23,6 @@ def request(text: str) -> dict[str, Any]:
 
 def row(key: str, text: str) -> dict[str, Any]:
     return {"key": key, "request": request(text)}
-
-
-def upload(gemini: Gemini, content: bytes) -> str:
-    client = gemini.client()
-    file = client.files.upload(file=io.BytesIO(content), config={"mime_type": "application/jsonl"})
-    client.close()
-    assert file.name is not None
-    return file.name
 
 
 def lines(*rows: Any) -> bytes:
@@ -98,7 +89,7 @@ def test_a_bad_line_is_an_error_of_its_row_and_of_no_other(gemini: Gemini) -> No
         + lines({"key": "f", "request": {"contents": [{"parts": [{"fileData": {"fileUri": "files/nothere"}}]}]}})
         + lines(row("z", "last"))[:-1]
     )  # fmt: skip
-    name = created(gemini, upload(gemini, content))
+    name = created(gemini, gemini.upload(content))
     rows = result(gemini, name)
     well = {row["key"]: row for row in rows if "response" in row}
     assert set(well) == {"a", "z"}
@@ -113,27 +104,27 @@ def test_a_bad_line_is_an_error_of_its_row_and_of_no_other(gemini: Gemini) -> No
 
 def test_lines_may_repeat_keys_carry_more_and_have_none(gemini: Gemini) -> None:
     content = lines(row("a", "1"), row("a", "2"), {**row("b", "3"), "page": 7, "tags": ["x"]}, request("4"))
-    rows = result(gemini, created(gemini, upload(gemini, content)))
+    rows = result(gemini, created(gemini, gemini.upload(content)))
     assert [row.get("key") for row in rows] == ["a", "a", "b", None]
     assert (rows[2]["page"], rows[2]["tags"]) == (7, [])
 
 
 def test_lines_end_where_they_end_and_not_at_other_separators(gemini: Gemini) -> None:
     text = "a\u2028b\u0085c"
-    [answer] = result(gemini, created(gemini, upload(gemini, lines(row("a", text)))))
+    [answer] = result(gemini, created(gemini, gemini.upload(lines(row("a", text)))))
     assert answer["response"]["candidates"][0]["content"]["parts"][0]["text"] == text
 
 
 def test_the_input_file_may_go_once_the_batch_is_made(gemini: Gemini) -> None:
     gemini.script([{"delay": 0.05}])
-    file = upload(gemini, lines(row("a", "1")))
+    file = gemini.upload(lines(row("a", "1")))
     name = created(gemini, file)
     assert gemini.http("DELETE", f"/v1/{file}", headers=KEY)[0] == 200
     assert len(result(gemini, name)) == 1
 
 
 def test_a_batch_of_nothing_is_refused(gemini: Gemini) -> None:
-    for source in ([], upload(gemini, b"\n\n")):
+    for source in ([], gemini.upload(b"\n\n")):
         assert create(gemini, source)[0] == 400
     assert create(gemini, "files/nothere")[0] == 403
     assert gemini.http("POST", f"/v1/models/{FLASH}:batchGenerateContent", {}, KEY)[0] == 400
@@ -142,7 +133,7 @@ def test_a_batch_of_nothing_is_refused(gemini: Gemini) -> None:
 
 def test_rows_a_backend_cannot_answer_are_errors_of_their_rows(gemini: Gemini) -> None:
     gemini.script([{"key": "^k1$", "error": {"code": 12, "message": "no reader for this"}}])
-    rows = result(gemini, created(gemini, upload(gemini, lines(*[row(f"k{n}", "x") for n in range(3)]))))
+    rows = result(gemini, created(gemini, gemini.upload(lines(*[row(f"k{n}", "x") for n in range(3)]))))
     assert [row.get("error") for row in rows] == [None, {"code": 12, "message": "no reader for this"}, None]
 
 
@@ -159,7 +150,7 @@ def test_a_batch_waits_runs_and_ends_by_the_clock() -> None:
 
 
 def test_files_and_results_expire(gemini: Gemini) -> None:
-    file = upload(gemini, lines(row("a", "1")))
+    file = gemini.upload(lines(row("a", "1")))
     name = created(gemini, file)
     ended(gemini, name)
     gemini.advance(48 * 3600 + 1)
@@ -217,7 +208,7 @@ def test_quotas_answer_as_the_service_does() -> None:
             }
             assert gemini.http("POST", "/upload/v1/files", {}, headers)[0] == code
             if code == 200:
-                upload(gemini, b"x" * size)
+                gemini.upload(b"x" * size)
 
 
 def test_too_many_requests_a_minute_are_told_when_to_come_back() -> None:
@@ -233,7 +224,7 @@ def test_too_many_requests_a_minute_are_told_when_to_come_back() -> None:
 @pytest.mark.parametrize("rows_before", [1, 40])
 def test_a_killed_server_goes_on_and_asks_no_row_twice(tmp_path: Path, rows_before: int) -> None:
     with running_gemini(tmp_path, row_delay=0.02, concurrency=4) as gemini:
-        name = created(gemini, upload(gemini, lines(*[row(f"k{n}", str(n)) for n in range(120)])))
+        name = created(gemini, gemini.upload(lines(*[row(f"k{n}", str(n)) for n in range(120)])))
         spool = tmp_path / "gemini" / "blobs" / f"rows-{name[8:]}"
         while not spool.exists() or spool.read_bytes().count(b"\n") < rows_before:
             time.sleep(0.005)
@@ -256,7 +247,7 @@ def test_a_killed_server_goes_on_and_asks_no_row_twice(tmp_path: Path, rows_befo
 
 def test_a_killed_server_keeps_files_jobs_half_uploads_and_the_journal(tmp_path: Path) -> None:
     with running_gemini(tmp_path) as gemini:
-        file = upload(gemini, lines(row("a", "1")))
+        file = gemini.upload(lines(row("a", "1")))
         name = created(gemini, file, title="kept")
         done = result(gemini, name)
         gemini.advance(3600)
@@ -274,7 +265,7 @@ def test_a_killed_server_keeps_files_jobs_half_uploads_and_the_journal(tmp_path:
 
 def test_a_stopped_server_goes_on_too(tmp_path: Path) -> None:
     with running_gemini(tmp_path, row_delay=0.02, concurrency=2) as gemini:
-        name = created(gemini, upload(gemini, lines(*[row(f"k{n}", str(n)) for n in range(40)])))
+        name = created(gemini, gemini.upload(lines(*[row(f"k{n}", str(n)) for n in range(40)])))
         assert gemini.stop() == 0
         gemini.start()
         assert len(result(gemini, name)) == 40
@@ -282,7 +273,7 @@ def test_a_stopped_server_goes_on_too(tmp_path: Path) -> None:
 
 def test_a_result_that_is_not_whole_is_not_served(tmp_path: Path) -> None:
     with running_gemini(tmp_path, running_for=3600) as gemini:
-        name = created(gemini, upload(gemini, lines(row("a", "1"))))
+        name = created(gemini, gemini.upload(lines(row("a", "1"))))
         (tmp_path / "gemini" / "blobs" / f"out-{name[8:]}.part").write_bytes(b'{"key": "a", "respon')
         assert gemini.http("GET", f"/v1/files/batch-{name[8:]}:download?alt=media", headers=KEY)[0] == 403
         gemini.kill()
@@ -293,6 +284,6 @@ def test_a_result_that_is_not_whole_is_not_served(tmp_path: Path) -> None:
 
 
 def test_ten_thousand_rows(gemini: Gemini) -> None:
-    name = created(gemini, upload(gemini, lines(*[row(f"k{n}", f"text {n}") for n in range(10_000)])))
+    name = created(gemini, gemini.upload(lines(*[row(f"k{n}", f"text {n}") for n in range(10_000)])))
     rows = result(gemini, name)
     assert [row["key"] for row in rows] == [f"k{n}" for n in range(10_000)]

@@ -30,9 +30,9 @@ def server() -> Iterator[Gemini]:
 class Trial:
     """A server with a fault, and a client that has not met it yet."""
 
-    def __init__(self, gemini: Gemini) -> None:
+    def __init__(self, gemini: Gemini, client: genai.Client) -> None:
         self.gemini = gemini
-        self.client: genai.Client = gemini.client()
+        self.client = client
 
     def fault(self, kind: str, **options: Any) -> None:
         self.gemini.faults([{"kind": kind, **options}])
@@ -78,12 +78,17 @@ class Trial:
         return [json.loads(line) for line in self.client.files.download(file=name).split(b"\n") if line]
 
 
+@pytest.fixture(scope="module")
+def client(server: Gemini) -> Iterator[genai.Client]:
+    client = server.client()
+    yield client
+    client.close()
+
+
 @pytest.fixture
-def trial(server: Gemini) -> Iterator[Trial]:
+def trial(server: Gemini, client: genai.Client) -> Trial:
     server.reset()
-    trial = Trial(server)
-    yield trial
-    trial.client.close()
+    return Trial(server, client)
 
 
 def text_of(row: dict[str, Any]) -> str:
@@ -209,6 +214,35 @@ def test_empty_list_page_with_token_leads_on(trial: Trial) -> None:
     assert page["operations"] == []
     _, page = trial.gemini.http("GET", f"/v1/batches?key=k&pageToken={page['nextPageToken']}")
     assert [operation["name"] for operation in page["operations"]] == [job.name]
+
+
+def test_processing_files_cannot_be_used_yet(trial: Trial) -> None:
+    trial.fault("processing", seconds=60)
+    file = trial.upload(b"x")
+    assert file.state == types.FileState.PROCESSING
+    with pytest.raises(errors.ClientError, match="not in an ACTIVE state"):
+        trial.client.models.generate_content(model=FLASH, contents=[file])
+    trial.gemini.advance(61)
+    assert file.name is not None
+    assert trial.client.files.get(name=file.name).state == types.FileState.ACTIVE
+    trial.client.models.generate_content(model=FLASH, contents=[file])
+
+
+def test_processing_failed_is_for_ever(trial: Trial) -> None:
+    trial.fault("processing_failed")
+    file = trial.upload(b"x")
+    assert (file.state, file.error is not None) == (types.FileState.FAILED, True)
+
+
+def test_file_gone_before_its_time_is_an_error_of_the_row_that_needs_it(trial: Trial) -> None:
+    trial.fault("file_gone", seconds=60, times=1)
+    file = trial.upload(b"x")
+    trial.gemini.advance(61)
+    part = {"fileData": {"fileUri": file.uri, "mimeType": "image/png"}}
+    line = json.dumps({"key": "k", "request": {"contents": [{"parts": [part]}]}})
+    job = trial.client.batches.create(model=FLASH, src=str(trial.upload(line.encode()).name))
+    [row] = trial.lines(job)
+    assert row["error"]["code"] == 7
 
 
 @pytest.mark.parametrize(("kind", "state"), [("stuck_pending", "PENDING"), ("stuck_running", "RUNNING")])
@@ -431,7 +465,7 @@ def test_faults_can_be_for_some_labels_only(trial: Trial) -> None:
 
 def test_faults_and_how_often_they_hit_outlive_the_server() -> None:
     with running_gemini() as gemini:
-        trial = Trial(gemini)
+        trial = Trial(gemini, gemini.client())
         trial.fault("error", where="generate", times=2)
         with pytest.raises(errors.ServerError):
             trial.ask()

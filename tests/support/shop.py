@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from penstock import Again, Ambiguous, Context, Penstock, Permanent, RateLimited, Retry, Workflow
-from penstock.engine.call import Call, Fact, Usage
+from penstock.config import load
+from penstock.engine.call import Call, Fact, Hold, Usage
 from penstock.engine.model import Job
-from penstock.remote.protocol import Accepted, Collected, Found, Guarantee, Hold, Order, Plan, Polled
+from penstock.remote.protocol import Accepted, Collected, Found, Guarantee, Order, Plan, Polled
 from penstock.store.protocol import Learn
+from tests.support.cli import Cli
 
 MODEL = "gemini-2.5-flash"
 ESTIMATE = 420_000
@@ -34,7 +38,8 @@ class Shop:
 
     async def prepare(self, order: Order) -> Plan:
         model = order.request.get("model", MODEL)
-        return Plan(model=model, estimate=ESTIMATE, holds=(Hold(f"slots:{self.name}", 1, 100),))
+        holds = (Hold(f"slots:{self.name}", 1, 100),)
+        return Plan(model=model, estimate=ESTIMATE, holds=holds, prepared={"model": model})
 
     async def submit(self, order: Order) -> Accepted | Collected:
         does = order.request["does"]
@@ -55,7 +60,8 @@ class Shop:
         return Polled(state="succeeded", done=8, total=8)
 
     async def collect(self, order: Order, provider_id: str) -> Collected:
-        return Collected(result={"rows": 8}, usage=USAGE, cost=COST)
+        cost = COST if order.prepared["model"] == MODEL else 0
+        return Collected(result={"rows": 8}, usage=USAGE, cost=cost)
 
     async def cancel(self, order: Order, provider_id: str) -> None: ...
 
@@ -79,16 +85,38 @@ async def order(what: dict[str, Any], ctx: Context) -> Any:
     return call.result
 
 
-def make_app(store: str | None = None) -> Penstock:
-    remotes = [Shop("shop", "findable"), Shop("kiosk", "repeatable")]
-    return Penstock(workflows=[orders], remotes=remotes, store=store)
+def make_app() -> Penstock:
+    return Penstock(workflows=[orders], remotes=[Shop("shop", "findable"), Shop("kiosk", "repeatable")])
 
 
 app = make_app()
 
 
+class ShopCli(Cli):
+    """Commands in a folder whose app is the one of this module."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.environ |= {"PENSTOCK_APP": f"{__name__}:app", "PYTHONPATH": str(Path(__file__).parents[2])}
+
+    def call(self, call_id: str) -> dict[str, Any]:
+        call: dict[str, Any] = self("calls", "show", call_id, "--json").json["call"]
+        return call
+
+
+@asynccontextmanager
+async def opened_shop(folder: Path) -> AsyncIterator[Stock]:
+    """The store that commands in this folder use."""
+    app = make_app()
+    await app.open(settings=load(cwd=folder, environ={}))
+    try:
+        yield Stock(app)
+    finally:
+        await app.close()
+
+
 class Stock:
-    """Makes calls and moves them on, through the app itself, while no worker runs."""
+    """Makes calls and moves them on, through the app itself; a worker runs only for as long as that takes."""
 
     def __init__(self, app: Penstock) -> None:
         self.app = app
@@ -129,3 +157,15 @@ class Stock:
 
     async def until(self, jobs: Sequence[str], status: str) -> list[Job]:
         return [await self.app.wait(job_id, timeout=20, until={status}) for job_id in jobs]
+
+    async def every_state(self) -> dict[str, Call]:
+        """A call in each state there is. The quarantined one has no id at the other side."""
+        lost = await self.calls("vanish", remote="kiosk", tenant="acme")
+        made = await self.calls("answer", "fail", "run", "refuse", "vanish", *["run"] * 7, "vanish")
+        await self.doubt(*made[9:])
+        for call, kind in zip(made[5:9], ("late", "succeeded", "expired", "cancelled"), strict=True):
+            await self.learn(call, kind, error="told so")
+        for call, decision in zip(made[9:12], ("adopt", "resubmit", "discard"), strict=True):
+            await self.app.decide_call(call.id, decision)
+        now = [await self.app.call(call.id) for call in (*lost, *made)]
+        return {call.state: call for call in now}

@@ -87,7 +87,7 @@ def test_no_two_lines_are_in_force_on_one_day() -> None:
     table = json.loads((Path(__file__).parents[2] / "src/penstock/remote/prices.json").read_text())["prices"]
     days = [on("2026-11-15") + 86_400 * number for number in range(500)]
     for model, tier in {(entry["model"], entry["tier"]) for entry in table}:
-        lines = [line for line in load_prices()._lines[model, tier]]
+        lines = load_prices()._lines[model, tier]
         for day in days:
             told = datetime.fromtimestamp(day, UTC).date()
             assert sum(line.covers(told) for line in lines) == 1, f"{model} {tier} on {told}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import sqlite3
@@ -40,7 +39,7 @@ async def examine(call: Invocation) -> list[Check]:
     except PenstockError as error:
         return [*checks, Check("configuration", "fail", str(error), "correct it there")]
     checks += [_configuration(settings), _app(settings), _home(settings), _disk(settings)]
-    return [*checks, *gemini_checks(settings, os.environ), *await _store(settings)]
+    return [*checks, *gemini_checks(settings), *await _store(settings)]
 
 
 def _python() -> Check:

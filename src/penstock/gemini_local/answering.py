@@ -75,7 +75,7 @@ class Answering:
         return {"totalTokens": sum(counts.values()), "promptTokensDetails": tokens.details(counts)}
 
     def find_file(self, uri: str, mime: str | None) -> Part:
-        file = self._files.get(file_name(uri))
+        file = self._files.usable(file_name(uri))
         return Part(mime=mime or file.mime, file=self._files.path(file))
 
     def _prompt(self, model: str, request: Json, key: str) -> tuple[Prompt, int]:

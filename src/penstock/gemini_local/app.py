@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,10 +19,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from penstock.engine.clock import Clock, SystemClock
-from penstock.gemini_local import admin, batch_calls, cache_calls, file_calls, model_calls
+from penstock.gemini_local.admin import Admin
 from penstock.gemini_local.backend import Backend
 from penstock.gemini_local.bending import SpoiltRow
-from penstock.gemini_local.calls import Call, error_reply, label, read_json, reply
+from penstock.gemini_local.calls import CALLS
+from penstock.gemini_local.calls.call import Call, error_reply, label, read_json, reply
 from penstock.gemini_local.dropping import Drop, DropConnection, drop_connection, until_gone
 from penstock.gemini_local.errors import INTERNAL, ApiError, error_body, exhausted, not_found, retry_info
 from penstock.gemini_local.faults import Fault
@@ -35,34 +36,6 @@ from penstock.gemini_local.settings import Settings
 from penstock.gemini_local.uploads import InThread
 
 log = logging.getLogger("penstock.gemini")
-
-CALLS: dict[str, Callable[[Call], Awaitable[Response]]] = {
-    "upload_start": file_calls.upload_start,
-    "upload_chunk": file_calls.upload_chunk,
-    "upload_query": file_calls.upload_query,
-    "upload_cancel": file_calls.upload_cancel,
-    "file_get": file_calls.file_get,
-    "file_list": file_calls.file_list,
-    "file_delete": file_calls.file_delete,
-    "download": file_calls.download,
-    "create": batch_calls.create,
-    "get": batch_calls.get,
-    "list": batch_calls.list_,
-    "cancel": batch_calls.cancel,
-    "delete": batch_calls.delete,
-    "generate": model_calls.generate,
-    "stream": model_calls.stream,
-    "embed": model_calls.embed,
-    "count_tokens": model_calls.count_tokens,
-    "model_list": model_calls.model_list,
-    "model_get": model_calls.model_get,
-    "cache_create": cache_calls.cache_create,
-    "cache_get": cache_calls.cache_get,
-    "cache_list": cache_calls.cache_list,
-    "cache_update": cache_calls.cache_update,
-    "cache_delete": cache_calls.cache_delete,
-}
-"""What can be asked, and thereby what a fault can be `where`."""
 
 
 async def inline_call(call: Callable[..., Any], *args: Any) -> Any:
@@ -80,7 +53,7 @@ class LocalGemini:
         self.under_way = 0
         self._drop = drop
         self._recent: deque[float] = deque()
-        self._admin = admin.Admin(services, instance)
+        self._admin = Admin(services, instance)
 
     @property
     def idle_for(self) -> float:

@@ -7,8 +7,9 @@
 
 `where` names operations (`routes.py`), `match` is looked for in the label of a request (the display name of what it
 makes), the first `after` requests that fit are left alone and at most `times` are hit, each with probability `rate`.
-Faults of a batch (its job, its rows, its result) are dealt when it is created and belong to it from then on; for its
-rows and result `rate` and `keys` choose among the rows, and `count` is how many at most.
+Faults of a file are dealt when its upload ends, those of a batch (its job, its rows, its result) when it is created,
+and belong to it from then on; for rows and results `rate` and `keys` choose among the rows, and `count` is how many at
+most.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from typing import Any, Literal
 
 from pydantic_core import from_json, to_json
 
+from penstock.gemini_local.routes import OPERATIONS
 from penstock.gemini_local.state import State
 
-Scope = Literal["request", "job", "row", "result"]
+Scope = Literal["request", "file", "job", "row", "result"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -52,6 +54,10 @@ KINDS: dict[str, Kind] = {
     "chunk_without_status": Kind("request", ("upload_chunk",), {"code": 200, "stored": False}),
     "stream_error": Kind("request", ("stream",), {"code": 503, "message": "The model is overloaded."}),
     "empty_list_page_with_token": Kind("request", ("list", "file_list")),
+    # A file, from the end of its upload.
+    "processing": Kind("file", ("upload_chunk",), {"seconds": 10.0}),
+    "processing_failed": Kind("file", ("upload_chunk",)),
+    "file_gone": Kind("file", ("upload_chunk",), {"seconds": 0.0}),
     # A batch as a whole.
     "stuck_pending": Kind("job", _create, {"seconds": None}),
     "stuck_running": Kind("job", _create, {"seconds": None}),
@@ -108,13 +114,16 @@ class Fault:
             raise BadFault(
                 f"{spec['kind']} does not take {', '.join(sorted(unknown))}; it takes {sorted(kind.options)}"
             )
-        where = spec.get("where", kind.where)
+        where = spec.get("where") or kind.where
+        where = (where,) if isinstance(where, str) else tuple(where)
+        if strange := set(where) - OPERATIONS - {"*"}:
+            raise BadFault(f"{spec['kind']} cannot be where there is no operation {strange}; there are {OPERATIONS}")
         try:
             for pattern in (spec.get("match"), options.get("keys")):
                 re.compile(pattern or "")
             return cls(
                 kind=spec["kind"],
-                where=(where,) if isinstance(where, str) else tuple(where),
+                where=where,
                 times=None if spec.get("times") is None else int(spec["times"]),
                 after=int(spec.get("after", 0)),
                 rate=float(spec.get("rate", 1.0)),

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from penstock.gemini_local.errors import ApiError, bad_request, exhausted, no_such_file
+from penstock.gemini_local import faults as faulty
+from penstock.gemini_local.errors import INTERNAL, ApiError, bad_request, exhausted, no_such_file
+from penstock.gemini_local.faults import Fault
 from penstock.gemini_local.paging import encode_token
 from penstock.gemini_local.settings import Settings
 from penstock.gemini_local.state import State
@@ -33,8 +35,22 @@ class File:
     expires: float
     source: str
     blob: str
+    faults: tuple[Fault, ...]
 
-    def view(self) -> Json:
+    def fault(self, kind: str) -> Fault | None:
+        return next((fault for fault in self.faults if fault.kind == kind), None)
+
+    def is_there(self, now: float) -> bool:
+        gone = self.fault("file_gone")
+        return now < self.expires and (gone is None or now < self.created + float(gone.option("seconds")))
+
+    def state(self, now: float) -> str:
+        if self.fault("processing_failed") is not None:
+            return "FAILED"
+        processing = self.fault("processing")
+        return "PROCESSING" if processing and now < self.created + float(processing.option("seconds")) else "ACTIVE"
+
+    def view(self, now: float) -> Json:
         uri = CANONICAL + self.name
         view: Json = {
             "name": self.name,
@@ -45,11 +61,13 @@ class File:
             "expirationTime": rfc3339(self.expires),
             "sha256Hash": base64.b64encode(self.sha256.encode()).decode(),
             "uri": uri,
-            "state": "ACTIVE",
+            "state": self.state(now),
             "source": self.source,
         }
         if self.title:
             view["displayName"] = self.title
+        if view["state"] == "FAILED":
+            view["error"] = {"code": INTERNAL, "message": "The file could not be processed."}
         if self.source == "GENERATED":
             view["downloadUri"] = f"{uri}:download?alt=media"
         return view
@@ -102,6 +120,7 @@ class Files:
         sha256: str,
         blob: str,
         source: str = "UPLOADED",
+        faults: tuple[Fault, ...] = (),
     ) -> str:
         """A new file, within the caller's transaction. Returns its name."""
         now = self._clock.now()
@@ -110,18 +129,40 @@ class Files:
         while name is None or (source == "UPLOADED" and self._find(name) is not None):
             name = f"files/{new_id(self._rng, 12)}"
         db.execute(
-            "INSERT INTO files (name, title, mime, size, sha256, created, expires, source, blob)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (name, title, mime, size, sha256, now, now + self._settings.pace.files_last, source, blob),
+            "INSERT INTO files (name, title, mime, size, sha256, created, expires, source, blob, faults)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                name,
+                title,
+                mime,
+                size,
+                sha256,
+                now,
+                now + self._settings.pace.files_last,
+                source,
+                blob,
+                faulty.dump(faults),
+            ),
         )
         return name
 
     def get(self, name: str) -> File:
         """Raises as the service does: who may not see a file is not told whether there is one."""
         file = self._find(name)
-        if file is None or file.expires <= self._clock.now():
+        if file is None or not file.is_there(self._clock.now()):
             raise no_such_file(name)
         return file
+
+    def usable(self, name: str) -> File:
+        """A file that a request may refer to."""
+        file = self.get(name)
+        if file.state(self._clock.now()) != "ACTIVE":
+            bare = name.removeprefix("files/")
+            raise ApiError(9, f"The File {bare} is not in an ACTIVE state and usage is not allowed.")
+        return file
+
+    def view(self, file: File) -> Json:
+        return file.view(self._clock.now())
 
     def check_id(self, name: str, request: str) -> None:
         """The service's own result files have names that its own checks do not let through."""
@@ -138,7 +179,7 @@ class Files:
             "SELECT * FROM files WHERE number < ? AND expires > ? ORDER BY number DESC LIMIT ?",
             (before, self._clock.now(), size + 1),
         ).fetchall()
-        view: Json = {"files": [_file(row).view() for row in rows[:size]]} if rows else {}
+        view: Json = {"files": [self.view(_file(row)) for row in rows[:size]]} if rows else {}
         if len(rows) > size:
             view["nextPageToken"] = encode_token(rows[size - 1]["number"])
         return view
@@ -166,4 +207,4 @@ class Files:
 
 
 def _file(row: sqlite3.Row) -> File:
-    return File(**dict(row))
+    return File(**{**dict(row), "faults": faulty.load(row["faults"])})

@@ -30,7 +30,7 @@ def decode_token(token: str | None) -> int:
     if not token:
         return NEWEST
     try:
-        word, number = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode().split(" ")
+        word, number = base64.b64decode(token + "=" * (-len(token) % 4), b"-_", validate=True).decode().split(" ")
         if word == "before" and len(number) <= 19:
             return int(number)
     except (binascii.Error, ValueError):

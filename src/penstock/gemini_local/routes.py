@@ -47,6 +47,10 @@ _routes = [
 ]
 _upload = re.compile(rf"/upload{_version}/files")
 
+OPERATIONS = {operation for _, _, operation in _routes} | {
+    "upload_start", "upload_chunk", "upload_query", "upload_cancel",
+}  # fmt: skip
+
 WITH_BODY = {
     "generate", "stream", "embed", "create", "count_tokens", "cache_create", "cache_update", "upload_start",
 }  # fmt: skip

@@ -57,6 +57,7 @@ def open_services(
         # A seed that was used before would give the same ids again.
         rng.seed(f"{rng.random()} {starts}")
     time = Timepiece(clock, state.fact("clock offset", 0.0))
+    faults = Faults(state, rng)
     files = Files(state, settings, time, rng)
     caches = Caches(state, settings, time, rng)
     batches = Batches(state, files, settings, time, rng)
@@ -67,10 +68,10 @@ def open_services(
         clock=time,
         rng=rng,
         in_thread=in_thread,
-        faults=Faults(state, rng),
+        faults=faults,
         journal=Journal(state, settings.journal_rows),
         files=files,
-        uploads=Uploads(state, files, settings, time, rng, in_thread),
+        uploads=Uploads(state, files, faults, settings, time, rng, in_thread),
         caches=caches,
         batches=batches,
         answering=answering,

@@ -14,34 +14,39 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from penstock.engine.errors import PenstockError, SchemaMismatch
+
+VERSION = 1
+"""Of the schema. A folder that another version made is left alone."""
+
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS uploads (
+CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE uploads (
     id TEXT PRIMARY KEY, name TEXT, title TEXT, mime TEXT NOT NULL, declared INTEGER, created REAL NOT NULL,
     file TEXT
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS files (
+CREATE TABLE files (
     number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, title TEXT, mime TEXT NOT NULL,
     size INTEGER NOT NULL, sha256 TEXT NOT NULL, created REAL NOT NULL, expires REAL NOT NULL, source TEXT NOT NULL,
-    blob TEXT NOT NULL
+    blob TEXT NOT NULL, faults TEXT NOT NULL DEFAULT '[]'
 );
-CREATE TABLE IF NOT EXISTS batches (
+CREATE TABLE batches (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, embeds INTEGER NOT NULL, inline INTEGER NOT NULL,
     model TEXT NOT NULL, title TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL, started REAL, ended REAL,
     state TEXT NOT NULL, rows INTEGER NOT NULL, succeeded INTEGER NOT NULL DEFAULT 0,
     failed INTEGER NOT NULL DEFAULT 0, tokens INTEGER NOT NULL, error TEXT, faults TEXT NOT NULL DEFAULT '[]',
     deleted INTEGER NOT NULL DEFAULT 0
 );
-CREATE INDEX IF NOT EXISTS unfinished ON batches (number) WHERE ended IS NULL;
-CREATE TABLE IF NOT EXISTS caches (
+CREATE INDEX unfinished ON batches (number) WHERE ended IS NULL;
+CREATE TABLE caches (
     number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, title TEXT, model TEXT NOT NULL,
     created REAL NOT NULL, updated REAL NOT NULL, expires REAL NOT NULL, tokens INTEGER NOT NULL, content TEXT NOT NULL
 );
-CREATE TABLE IF NOT EXISTS faults (
+CREATE TABLE faults (
     position INTEGER PRIMARY KEY, spec TEXT NOT NULL, seen INTEGER NOT NULL DEFAULT 0,
     applied INTEGER NOT NULL DEFAULT 0
 );
-CREATE TABLE IF NOT EXISTS journal (
+CREATE TABLE journal (
     number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, method TEXT NOT NULL, path TEXT NOT NULL,
     operation TEXT NOT NULL, status INTEGER, label TEXT, size INTEGER NOT NULL, fault TEXT
 );
@@ -51,7 +56,7 @@ STARTS = "starts"
 """The fact that counts the processes that have worked here."""
 
 
-class FolderTaken(Exception):
+class FolderTaken(PenstockError):
     """Another server works in this folder."""
 
 
@@ -74,7 +79,18 @@ class State:
         self.db.row_factory = sqlite3.Row
         self.db.execute("PRAGMA journal_mode=WAL")
         self.db.execute("PRAGMA synchronous=NORMAL")
-        self.db.executescript(SCHEMA)
+        self._make_schema()
+
+    def _make_schema(self) -> None:
+        found = self.db.execute("PRAGMA user_version").fetchone()[0]
+        if found == VERSION:
+            return
+        if found or self.db.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
+            self.close()
+            raise SchemaMismatch(
+                f"{self.folder} was made by another version of the local Gemini: remove the folder, or use another"
+            )
+        self.db.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:

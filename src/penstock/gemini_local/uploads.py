@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from penstock.gemini_local.errors import ApiError, bad_request, not_found
+from penstock.gemini_local.faults import Faults
 from penstock.gemini_local.files import File, Files
 from penstock.gemini_local.settings import Settings
 from penstock.gemini_local.state import State
@@ -40,10 +41,18 @@ class Uploads:
     """Uploads under way. One chunk at a time is written to each."""
 
     def __init__(
-        self, state: State, files: Files, settings: Settings, clock: Timepiece, rng: Random, in_thread: InThread
+        self,
+        state: State,
+        files: Files,
+        faults: Faults,
+        settings: Settings,
+        clock: Timepiece,
+        rng: Random,
+        in_thread: InThread,
     ) -> None:
         self._state = state
         self._files = files
+        self._faults = faults
         self._settings = settings
         self._clock = clock
         self._rng = rng
@@ -133,7 +142,14 @@ class Uploads:
     def _land(self, db: sqlite3.Connection, upload: Upload, size: int, sha256: str) -> Upload:
         try:
             name = self._files.add(
-                db, name=upload.name, title=upload.title, mime=upload.mime, size=size, sha256=sha256, blob=upload.id
+                db,
+                name=upload.name,
+                title=upload.title,
+                mime=upload.mime,
+                size=size,
+                sha256=sha256,
+                blob=upload.id,
+                faults=self._faults.take("upload_chunk", upload.title or "", ("file",)),
             )
         except sqlite3.IntegrityError:
             raise ApiError(6, "Requested entity already exists") from None

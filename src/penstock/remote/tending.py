@@ -219,7 +219,9 @@ class Tending:
         try:
             collected = await remote.collect(order, row.provider_id or "")
         except Permanent as error:
-            await self._end(row, order, remote, Fact(call=row.id, kind="failed", error=str(error)))
+            # It was done, so it was paid: as much as it may cost, where nobody can say how much it did.
+            lost = Fact(call=row.id, kind="failed", error=str(error), cost=row.estimate)
+            await self._end(row, order, remote, lost)
             return
         await self._end(row, order, remote, collected_fact(row.id, collected))
 

@@ -4,7 +4,7 @@ whenever a provider is asked for something."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -14,6 +14,7 @@ from penstock.engine.call import CallRow
 from penstock.simulation import call_rules as rules
 from penstock.simulation.call_rules import CallSeen
 from penstock.simulation.providers import TOKENS, Provider, Work
+from penstock.simulation.rules import Seen
 from penstock.simulation.view import View
 from penstock.simulation.world import World
 from penstock.store.protocol import Control, Intend, Learn, Op, RetryBatch, SetBudget, TakeCalls, Tidy
@@ -46,12 +47,16 @@ class CallChecker:
 
     def unsettled(self, job: str | None = None) -> list[CallRow]:
         """Calls that somebody must still look at."""
+        soon = self._world.store_clock.now() + 60.0
         return [
-            row for row in self._view.calls.values() if row.state in rules.UNSETTLED and (job is None or row.job == job)
+            row
+            for row in self._view.calls.values()
+            if (row.state in rules.UNSETTLED or (row.state == "absent" and row.due is not None and row.due < soon))
+            and (job is None or row.job == job)
         ]
 
-    def after(self, ops: Sequence[Op], answers: Sequence[Any]) -> None:
-        """Called when a transaction was made that may have changed calls."""
+    def after(self, ops: Sequence[Op], answers: Sequence[Any], earlier: Callable[[str], Seen | None]) -> None:
+        """Called when a transaction was made that may have changed calls. `earlier`: what a job was before it."""
         decisions = {op.fact.call: op.fact.kind for op in ops if type(op) is Learn and op.fact.kind in rules.DECIDED}
         begun: list[CallRow] = []
         changed = False
@@ -69,7 +74,7 @@ class CallChecker:
             if row.unwanted and not (before and before.unwanted):
                 self._unwanted[row.id] = self._world.loop.time()
             self._seen[row.id] = CallSeen._make(_columns(row))
-        self._check_admitted(begun)
+        self._check_admitted(begun, earlier)
         if changed or any(type(op) is SetBudget for op in ops):
             self._check_spent({op.scope for op in ops if type(op) is SetBudget})
         for op, answer in zip(ops, answers, strict=True):
@@ -111,15 +116,13 @@ class CallChecker:
         if result.get("label") != _label(row):
             self._world.fail("nothing is lost", f"call {row.id} ({where}) brought home {result}")
 
-    def _check_admitted(self, begun: list[CallRow]) -> None:
+    def _check_admitted(self, begun: list[CallRow], earlier: Callable[[str], Seen | None]) -> None:
         if not begun:
             return
         held = rules.held(self._view.calls.values())
         for row in begun:
-            if row.state == "intent":
-                job = self._view.rows.get(row.job)
-                for wrong in rules.begins(row, job, most=MOST_ATTEMPTS + MOST_REPEATS):
-                    self._world.fail("gates", f"call {row.id}: {wrong}")
+            for wrong in rules.begins(row, earlier(row.job), most=MOST_ATTEMPTS + MOST_REPEATS):
+                self._world.fail("gates", f"call {row.id}: {wrong}")
             names = [name for name, _ in from_json(row.holds)]
             for wrong in rules.over_limit(held, names, self._view.limits, {TOKENS.name: TOKENS.most or 0}):
                 self._world.fail("limits", wrong)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pydantic_core import from_json
 
 from penstock.engine.call import CallRow
-from penstock.engine.model import JobRow
+from penstock.simulation.rules import Seen
 from penstock.store.protocol import Budget
 
 KEEPING = frozenset({"intent", "submitted", "running", "overdue", "succeeded", "quarantined"})
@@ -106,7 +106,7 @@ def change(before: CallSeen | None, row: CallRow, decision: str | None) -> Itera
         yield f"its cost went from {before.cost} to {row.cost}"
 
 
-def begins(row: CallRow, job: JobRow | None, *, most: int) -> Iterator[str]:
+def begins(row: CallRow, job: Seen | None, *, most: int) -> Iterator[str]:
     """A call is about to be sent: only for a job that a tick holds and nobody asked to stop, and not too often."""
     if job is None or job.phase != "held" or job.epoch != row.epoch:
         yield f"it is to be sent under claim {row.epoch}, and its job is {job and (job.status, job.epoch)}"

@@ -93,7 +93,8 @@ class Checker:
             self._check_locks()
             self._check_batches()
         if self._world.providers and kinds & ABOUT_CALLS:
-            self.calls.after(ops, applied.answers)
+            earlier = {row.id: before for before, row in changed}
+            self.calls.after(ops, applied.answers, lambda job: earlier.get(job, self._live.get(job)))
 
     def _changed(self) -> list[tuple[Seen | None, JobRow]]:
         found: list[tuple[Seen | None, JobRow]] = []

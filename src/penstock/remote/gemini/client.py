@@ -115,20 +115,22 @@ class GeminiClient:
     async def patiently(self, attempt: Callable[[], Awaitable[T]], *, attempts: int | None = None) -> T:
         """Try until it works, `attempts` times at most, waiting longer each time; never for a create."""
         most = attempts or self.settings.attempts
-        policy = Retry(attempts=most, base=0.5, factor=2, cap=30, jitter=0.5)
         for failure in range(1, most + 1):
             try:
                 return await attempt()
             except Transient as error:
-                if failure == most:
+                if failure == most or not await self.backed_off(failure, error):
                     raise
-                wait = policy.delay(failure, self.rng)
-                if isinstance(error, RateLimited) and error.retry_after is not None:
-                    if error.retry_after > policy.cap:
-                        raise
-                    wait = max(wait, error.retry_after)
-            await self.clock.sleep(wait)
         raise AssertionError("unreachable")
+
+    async def backed_off(self, failure: int, error: Transient) -> bool:
+        """Wait after the n-th failure in a row. False: Gemini asks for more patience than is left here."""
+        policy = Retry(base=self.settings.retry_base, factor=2, cap=30, jitter=0.5)
+        told = error.retry_after or 0.0 if isinstance(error, RateLimited) else 0.0
+        if told > policy.cap:
+            return False
+        await self.clock.sleep(max(told, policy.delay(failure, self.rng)))
+        return True
 
     def token(self) -> str:
         """Keeps apart two who write the same file."""

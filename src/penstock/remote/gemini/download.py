@@ -60,12 +60,13 @@ async def download(client: GeminiClient, name: str, target: Path) -> Downloaded:
             try:
                 await _rest(client, name, progress, deadline)
                 return Downloaded(progress.digest.hexdigest(), progress.written, progress.total is not None)
-            except Transient:
+            except Transient as error:
                 # Only failures without any progress count: a line that breaks often still gets there.
                 failures = 1 if progress.written > before else failures + 1
                 if failures >= client.settings.attempts or client.clock.monotonic() > deadline:
                     raise
-            await client.clock.sleep(min(30.0, 0.5 * 2**failures) * (0.5 + client.rng.random()))
+                if not await client.backed_off(failures, error):
+                    raise
 
 
 async def _rest(client: GeminiClient, name: str, progress: _Progress, deadline: float) -> None:

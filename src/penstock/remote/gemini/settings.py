@@ -80,6 +80,7 @@ class GeminiSettings(BaseModel):
     transfer_timeout: Seconds = 3600.0
 
     attempts: Annotated[int, Field(ge=1, le=20)] = 5
+    retry_base: Seconds = 0.5
     upload_parallel: Annotated[int, Field(ge=1, le=64)] = 8
     upload_chunk: Annotated[int, Field(ge=256 * 1024, le=64 * _MIB, multiple_of=256 * 1024)] = 8 * _MIB
     files_live_for: Annotated[Seconds, Field(le=47.5 * 3600)] = 40 * 3600.0

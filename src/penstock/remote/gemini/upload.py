@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 
-from penstock.engine.errors import InvalidRequest, Permanent, Transient
+from penstock.engine.errors import InvalidRequest, Transient
 from penstock.remote.gemini.client import GeminiClient, failed
 from penstock.remote.gemini.errors import translated
 from penstock.remote.gemini.limits import FILE_BYTES, FILES_LIVE_FOR
@@ -84,7 +84,6 @@ async def _sent(client: GeminiClient, address: str, path: Path, size: int) -> Up
     """Chunk by chunk. Failures in a row are counted, not failures in all: a long upload may have many."""
     offset, failures = 0, 0
     deadline = client.clock.monotonic() + client.settings.transfer_timeout
-    policy_attempts = client.settings.attempts
     while True:
         if client.clock.monotonic() > deadline:
             raise Transient(f"upload {path.name}: not done within {client.settings.transfer_timeout:g} s")
@@ -94,13 +93,12 @@ async def _sent(client: GeminiClient, address: str, path: Path, size: int) -> Up
                 return answer
             offset, failures = min(size, offset + client.settings.upload_chunk), 0
             continue
-        except (_Forgotten, Permanent):
+        except _Forgotten:
             raise
-        except Transient:
+        except Transient as error:
             failures += 1
-            if failures >= policy_attempts:
+            if failures >= client.settings.attempts or not await client.backed_off(failures, error):
                 raise
-        await client.clock.sleep(min(30.0, 0.5 * 2**failures) * (0.5 + client.rng.random()))
         offset, done = await client.patiently(lambda: _received(client, address, path))
         if done is not None:
             return done

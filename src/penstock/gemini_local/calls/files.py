@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from penstock.gemini_local.calls import Call, error_reply, reply
+from penstock.gemini_local.calls.call import Call, error_reply, reply
 from penstock.gemini_local.downloads import FileReply
 from penstock.gemini_local.errors import ApiError, bad_request
 from penstock.gemini_local.guards import own_address
@@ -49,7 +49,7 @@ async def upload_chunk(call: Call) -> Response:
     except ApiError as error:
         return _with_status(error_reply(error), "cancelled")
     if upload.file is not None:
-        return _with_status(reply({"file": (await uploads.finish(upload)).view()}), "final")
+        return _with_status(reply({"file": call.services.files.view(await uploads.finish(upload))}), "final")
     offset = call.request.headers.get("x-goog-upload-offset", "0")
     try:
         if not is_number(offset):
@@ -59,7 +59,7 @@ async def upload_chunk(call: Call) -> Response:
         if call.match.verb != "finalize":
             answer = Response(headers={STATUS: "active", RECEIVED: str(received)})
         else:
-            answer = _with_status(reply({"file": (await uploads.finish(upload)).view()}), "final")
+            answer = _with_status(reply({"file": call.services.files.view(await uploads.finish(upload))}), "final")
     except ApiError as error:
         answer = _with_status(error_reply(error), "active")
     if broken is not None:
@@ -77,7 +77,7 @@ async def upload_query(call: Call) -> Response:
     }
     if upload.file is None:
         return Response(headers=headers)
-    return reply({"file": call.services.files.get(upload.file).view()}, headers=headers)
+    return reply({"file": call.services.files.view(call.services.files.get(upload.file))}, headers=headers)
 
 
 async def upload_cancel(call: Call) -> Response:
@@ -88,7 +88,7 @@ async def upload_cancel(call: Call) -> Response:
 async def file_get(call: Call) -> Response:
     name = f"files/{call.match.id}"
     call.services.files.check_id(name, "GetFileRequest")
-    return reply(call.services.files.get(name).view())
+    return reply(call.services.files.view(call.services.files.get(name)))
 
 
 async def file_list(call: Call) -> Response:

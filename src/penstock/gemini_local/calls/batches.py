@@ -11,7 +11,7 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from penstock.gemini_local.batches import in_blob
-from penstock.gemini_local.calls import Call, reply
+from penstock.gemini_local.calls.call import Call, reply
 from penstock.gemini_local.catalog import find_model
 from penstock.gemini_local.errors import bad_request
 from penstock.gemini_local.operations import CANCELLED
@@ -85,7 +85,7 @@ async def _put_input(call: Call, config: Json, path: Path) -> bool:
     """Bring the input to where the runner reads it. True: it came with the request."""
     services = call.services
     if (name := field(config, "fileName", str)) is not None:
-        source = services.files.path(services.files.get(file_name(name)))
+        source = services.files.path(services.files.usable(file_name(name)))
         await services.in_thread(_link, source, path)
         return False
     requests = field(field(config, "requests", dict, {}), "requests", list)

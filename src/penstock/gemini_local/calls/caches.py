@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from penstock.gemini_local.calls import Call, reply
+from penstock.gemini_local.calls.call import Call, reply
 from penstock.gemini_local.catalog import find_model
 from penstock.gemini_local.paging import decode_token, page_size
 from penstock.gemini_local.wire import field

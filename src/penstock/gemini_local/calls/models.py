@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from penstock.gemini_local.calls import Call, reply
+from penstock.gemini_local.calls.call import Call, reply
 from penstock.gemini_local.catalog import MODELS, Model, find_model
 from penstock.gemini_local.errors import bad_request, error_body
 from penstock.gemini_local.paging import page_size
