@@ -167,9 +167,11 @@ class Penstock:
         priority: Priority | None = None,
         queue: str | None = None,
         batch: str | None = None,
+        budget: float | None = None,
     ) -> Submitted:
         """Store a job; durable when this returns. A key that exists answers with its job (`created=False`), and with
-        `Conflict` if its payload was another one. `again=True` starts the next run when the last one is final."""
+        `Conflict` if its payload was another one. `again=True` starts the next run when the last one is final.
+        `budget`: the dollars that the calls of a new job may cost."""
         new = self.engine.new_job(
             workflow,
             payload,
@@ -181,7 +183,18 @@ class Penstock:
             queue=queue,
             batch=batch,
         )
-        return (await self.engine.submit([new]))[0]
+        if budget is None:
+            return (await self.engine.submit([new]))[0]
+        # Before the job, which may begin to spend at once.
+        await self.engine.set_budget(f"job:{new.id}", budget)
+        created = False
+        try:
+            (submitted,) = await self.engine.submit([new])
+            created = submitted.created
+            return submitted
+        finally:
+            if not created:
+                await self.engine.set_budget(f"job:{new.id}", None)
 
     async def submit_many(
         self,
@@ -340,10 +353,14 @@ class Penstock:
         tenant: str = DEFAULT_TENANT,
         limit: int | None = None,
         then: FollowUp | None = None,
+        budget: float | None = None,
     ) -> Batch:
         """A group of jobs that ends exactly once. `limit`: members at work at once. `then`: the job that starts at
-        its end."""
-        return await self.engine.open_batch(key=key, tenant=tenant, limit=limit, then=self._follow_up(then, tenant))
+        its end. `budget`: the dollars that the calls of all its members may cost; it replaces one that was set."""
+        batch = await self.engine.open_batch(key=key, tenant=tenant, limit=limit, then=self._follow_up(then, tenant))
+        if budget is not None:
+            await self.engine.set_budget(f"batch:{batch.id}", budget)
+        return batch
 
     def _follow_up(self, then: FollowUp | None, tenant: str) -> NewJob | None:
         if then is None:

@@ -2,6 +2,9 @@
 
 The Python blocks of a page are one program, in their order. A block with `title="name.py"` is a program of its own,
 kept under that name for the blocks that follow. A block after `<!-- not run: reason -->` is only compiled.
+
+The `console` blocks of a page that stand after `<!-- run -->` are run by one shell, in their order, in a folder with
+the page's titled blocks. What is shown under a command is what it writes to stdout, where `…` stands for anything.
 """
 
 from __future__ import annotations
@@ -12,10 +15,12 @@ import os
 import re
 import shlex
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,19 +31,21 @@ import penstock
 from penstock.cli.main import penstock as command_line
 from penstock.engine import errors
 from penstock.engine.model import STATUSES
+from penstock.gemini_local.launch import stop
 from penstock.simulation.rules import EDGES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _BLOCK = re.compile(
-    r"^(?:<!-- not run: (?P<reason>[^\n]+?) -->\n+)?"
+    r"^(?:<!-- (?:not run: (?P<reason>[^\n]+?)|(?P<really>run)) -->\n+)?"
     r"(?P<fence>```+)(?P<language>\w+)(?P<rest>[^\n]*)\n(?P<text>.*?)^(?P=fence)$",
     re.MULTILINE | re.DOTALL,
 )
 _TITLE = re.compile(r'title="([^"]+)"')
 _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
-PATIENCE = 40
+OURS = ("PENSTOCK_", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL")
+PATIENCE = 60
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,7 @@ class Block:
     text: str
     title: str | None
     runs: bool
+    really: bool = False
 
 
 def blocks_of(page: Path, *languages: str) -> list[Block]:
@@ -56,7 +64,8 @@ def blocks_of(page: Path, *languages: str) -> list[Block]:
         if match["language"] in languages:
             title = _TITLE.search(match["rest"])
             line = text.count("\n", 0, match.start("fence")) + 1
-            found.append(Block(line, match["text"], title[1] if title else None, match["reason"] is None))
+            runs, really = match["reason"] is None, match["really"] is not None
+            found.append(Block(line, match["text"], title[1] if title else None, runs, really))
     return found
 
 
@@ -74,8 +83,8 @@ def program(page: Path, blocks: list[Block]) -> str:
 
 
 def environment() -> dict[str, str]:
-    """As a reader has it: none of our settings."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    """As a reader has it: none of our settings, and no key."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
 
 
 def run(source: str, name: str, folder: Path) -> None:
@@ -89,18 +98,88 @@ def run(source: str, name: str, folder: Path) -> None:
 WITH_PYTHON = [page for page in PAGES if blocks_of(page, "python", "py")]
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """An empty one; a local Gemini that was started in it ends with the test."""
+    yield tmp_path
+    stop(tmp_path / ".penstock")
+
+
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
-def test_the_python_on_a_page_runs(page: Path, tmp_path: Path) -> None:
+def test_the_python_on_a_page_runs(page: Path, folder: Path) -> None:
     together: list[Block] = []
     for block in blocks_of(page, "python", "py"):
         if not block.runs:
             compile(block.text, f"{page.name}:{block.line}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         elif block.title is not None:
-            run(program(page, [block]), block.title, tmp_path)
+            run(program(page, [block]), block.title, folder)
         else:
             together.append(block)
     if together:
-        run(program(page, together), f"{page.stem.replace('-', '_').lower()}_page.py", tmp_path)
+        run(program(page, together), f"{page.stem.replace('-', '_').lower()}_page.py", folder)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A line after `$`, with its continuation after `>`, and what it is said to write."""
+
+    line: int
+    text: str
+    shown: list[str]
+
+
+def commands_of(page: Path) -> list[Command]:
+    found: list[Command] = []
+    for block in blocks_of(page, "console"):
+        if block.really:
+            for number, line in enumerate(block.text.splitlines(), block.line + 1):
+                if line.startswith("$ "):
+                    found.append(Command(number, line[2:], []))
+                elif line.startswith("> ") and not found[-1].shown:
+                    found[-1] = Command(found[-1].line, f"{found[-1].text}\n{line[2:]}", [])
+                else:
+                    found[-1].shown.append(line)
+    return found
+
+
+def is_shown(said: str, shown: list[str]) -> bool:
+    """Spaces count as one, since columns are as wide as what is in them."""
+    lines = [re.escape(" ".join(line.split())).replace("…", ".*") for line in shown]
+    wanted = "\n".join("(?:.*\n)*?.*" if line == ".*" else line for line in lines)
+    return re.fullmatch(wanted, "\n".join(" ".join(line.split()) for line in said.strip().splitlines())) is not None
+
+
+MARK = "=== done: "
+PORT = "8790"
+
+
+@pytest.mark.timeout(4 * PATIENCE)
+@pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)], ids=name_of)
+def test_the_commands_on_a_page_do_what_it_says(page: Path, folder: Path) -> None:
+    """With another port than the page's, which may be in use."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    for block in blocks_of(page, "python", "yaml", "json"):
+        if block.title is not None:
+            (folder / block.title).write_text(block.text)
+    commands = commands_of(page)
+    script = "".join(f"{{\n{command.text}\n}}\necho; echo '{MARK}'$?\n" for command in commands).replace(PORT, port)
+    (folder / "page.sh").write_text(script)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    errors = folder / "page.stderr"
+    with errors.open("w") as stderr:
+        done = subprocess.run(
+            ["bash", "page.sh"], cwd=folder, env=environment() | {"PATH": path, "COLUMNS": "200"}, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, timeout=3 * PATIENCE,
+        )  # fmt: skip
+    said = re.split(rf"\n{MARK}(\d+)\n", done.stdout.replace(port, PORT))
+    for command, output, code in zip(commands, said[::2], said[1::2], strict=False):
+        where = f"{name_of(page)} line {command.line}: {command.text!r}"
+        assert code == "0", f"{where} ended with {code}\n{output}\n{errors.read_text()}"
+        if command.shown:
+            shown = "\n".join(command.shown)
+            assert is_shown(output, command.shown), f"{where} wrote\n{output}\nand the page shows\n{shown}"
+    assert len(said) == 2 * len(commands) + 1, f"the shell ended early\n{done.stdout}\n{errors.read_text()}"
 
 
 def test_the_readmes_program_goes_on_after_kill_9(tmp_path: Path) -> None:

@@ -300,6 +300,28 @@ def test_a_budget_is_reserved_and_the_run_pauses_when_nothing_is_left(tmp_path: 
     assert len(provider.works) == 3
 
 
+def test_a_job_and_a_batch_bring_their_budgets_along(tmp_path: Path) -> None:
+    provider = Provider(cost=700, estimate=1000)
+
+    async def main(app: Penstock) -> None:
+        poor = await ended(app, (await app.submit("ask", {}, key="poor", budget=0.0005)).job_id)
+        assert poor.status == "paused"
+        assert f"budget job:{poor.id}" in (poor.reason or "")
+        again = await app.submit("ask", {}, key="poor", budget=7.0)
+        assert (again.created, again.job_id) == (False, poor.id)
+        assert [(b.scope, b.most) for b in await app.budgets()] == [(f"job:{poor.id}", 500)]
+        batch = await app.open_batch(budget=0.0018)
+        members = await app.submit_many("ask", [{"n": n} for n in range(3)], batch=batch.id)
+        await app.seal_batch(batch.id)
+        states = [(await ended(app, member.job_id)).status for member in members]
+        assert sorted(states) == ["completed", "completed", "paused"]
+        (cost,) = await app.costs(batch=batch.id)
+        assert cost.cost == 1400
+
+    run(tmp_path, provider, main)
+    assert len(provider.works) == 2
+
+
 def test_what_is_scarce_is_held_until_the_call_has_ended(tmp_path: Path) -> None:
     provider = Provider(finishes="running", holds=(Hold("resource:gpu"), Hold("tokens", 60, 100)))
 

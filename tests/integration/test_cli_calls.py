@@ -14,7 +14,7 @@ import pytest
 from penstock.cli.call_views import CALL_STYLES, MEANINGS
 from penstock.engine.call import STATES, Call
 from tests.support.cli import PENSTOCK
-from tests.support.shop import Stock, ShopCli, opened_shop
+from tests.support.shop import ShopCli, Stock, opened_shop
 
 
 def stocked(folder: Path, fill: Callable[[Stock], Awaitable[Any]]) -> Any:
@@ -67,13 +67,13 @@ def test_lists_are_filtered_and_paged(every_state: tuple[ShopCli, dict[str, Call
     cli, found = every_state
 
     def ids(*options: str) -> list[str]:
-        return [call["id"] for call in cli("calls", "list", *options, "--json").json["calls"]]
+        return [call["id"] for call in cli.inside("calls", "list", *options, "--json").json["calls"]]
 
     assert ids("--tenant", "acme", "--remote", "kiosk") == [found["lost"].id]
     assert ids("--job", found["failed"].job) == [found["failed"].id]
     assert set(ids("--state", "overdue", "-s", "running")) == {found["overdue"].id, found["running"].id}
-    page = cli("calls", "list", "--limit", "9", "--json").json
-    rest = cli("calls", "list", "--limit", "9", "--before", page["next"], "--json").json
+    page = cli.inside("calls", "list", "--limit", "9", "--json").json
+    rest = cli.inside("calls", "list", "--limit", "9", "--before", page["next"], "--json").json
     assert rest["next"] is None
     assert [call["id"] for call in page["calls"] + rest["calls"]] == ids()
 

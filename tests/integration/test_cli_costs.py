@@ -43,7 +43,7 @@ def test_costs_by_workflow_and_model_unless_told(bought: ShopCli) -> None:
 
 
 def test_json_tells_exact_amounts(bought: ShopCli) -> None:
-    told = bought("costs", "--by", "tenant", "--by", "remote", "--json").json
+    told = bought.inside("costs", "--by", "tenant", "--by", "remote", "--json").json
     assert told["by"] == ["tenant", "remote"]
     assert [(line["group"], line["cost_microdollars"]) for line in told["costs"]] == [
         ({"tenant": "acme", "remote": "shop"}, 2 * COST),
@@ -65,7 +65,7 @@ def test_json_tells_exact_amounts(bought: ShopCli) -> None:
     ],
 )
 def test_costs_of_some_calls_only(bought: ShopCli, options: list[str], calls: int) -> None:
-    assert bought("costs", *options, "--json").json["total"]["calls"] == calls
+    assert bought.inside("costs", *options, "--json").json["total"]["calls"] == calls
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_costs_of_some_calls_only(bought: ShopCli, options: list[str], calls: in
     ],
 )
 def test_bad_input(bought: ShopCli, command: str, told: str) -> None:
-    assert told in bought(*command.split(), code=2).sentence
+    assert told in bought.inside(*command.split(), code=2).sentence
 
 
 def test_a_job_that_is_parked_for_its_budget_goes_on_when_that_is_raised(tmp_path: Path) -> None:

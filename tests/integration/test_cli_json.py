@@ -20,7 +20,8 @@ PARTS = {"job", "job-summary", "event", "call", "call-summary", "budget"}
 """What other schemas refer to."""
 
 OF_JOBS = {
-    "init", "migrate", "jobs-submit", "jobs-control", "jobs-list", "jobs-show", "jobs-wait", "doctor", "demo", "log-line",
+    "init", "migrate", "doctor", "demo", "log-line",
+    "jobs-submit", "jobs-control", "jobs-list", "jobs-show", "jobs-wait",
 }  # fmt: skip
 OF_CALLS = {"calls-list", "calls-show", "calls-decide", "costs", "costs-budget-list", "costs-budget-change"}
 OF_GEMINI = {"gemini-serve", "gemini-status", "gemini-stop", "gemini-journal", "gemini-faults"}

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from tests.support.gemini import Gemini, running_gemini
@@ -60,8 +59,9 @@ def ended(gemini: Gemini, name: str) -> dict[str, Any]:
 
 def result(gemini: Gemini, name: str) -> list[dict[str, Any]]:
     assert ended(gemini, name)["metadata"]["state"] == "BATCH_STATE_SUCCEEDED"
-    url = f"{gemini.url}/v1beta/files/batch-{name[8:]}:download?alt=media"
-    return [json.loads(line) for line in httpx2.get(url, headers=KEY).content.split(b"\n") if line]
+    status, content = gemini.raw("GET", f"/v1beta/files/batch-{name[8:]}:download?alt=media", headers=KEY)
+    assert status == 200, content
+    return [json.loads(line) for line in content.split(b"\n") if line]
 
 
 @pytest.fixture(scope="module")

@@ -140,8 +140,14 @@ def test_a_process_that_died_is_followed_by_one_that_goes_on(tmp_path: Path) -> 
         job = await created(client_of(first).aio, rows=100)
         await asyncio.sleep(35)
         asked = first.services.backend.asked  # type: ignore[attr-defined]
+        first.services.backend.follow([{"match": "slow", "delay": 100}])  # type: ignore[attr-defined]
         assert 0 < asked < 100
+        asking = asyncio.create_task(client_of(first).aio.models.generate_content(model=FLASH, contents="slow"))
+        await asyncio.sleep(1)
         first.abandon()
+        for call in (asking, client_of(first).aio.batches.get(name=job.name)):
+            with pytest.raises(httpx2.RemoteProtocolError):
+                await call
         second = opened(tmp_path, clock, seed=8)
         await second.start()
         content = await collected(client_of(second).aio, job)

@@ -11,13 +11,19 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import httpx2
 import pytest
 from pydantic import BaseModel
 
 from penstock.engine.clock import SystemClock
 from penstock.engine.errors import Ambiguous, InvalidRequest, Permanent, RateLimited, StepError, Transient
+from penstock.gemini_local.app import create_app, inline_call
+from penstock.gemini_local.backends.script import ScriptBackend
+from penstock.gemini_local.faults import Fault
+from penstock.gemini_local.settings import Pace, Settings
 from penstock.remote.gemini.batch import GeminiBatch
 from penstock.remote.gemini.caching import delete_cache, ensure_cache
 from penstock.remote.gemini.client import GeminiClient
@@ -27,6 +33,8 @@ from penstock.remote.gemini.rows import OUTCOMES, Row
 from penstock.remote.gemini.settings import GeminiSettings
 from penstock.remote.gemini.single import GeminiEmbed, GeminiGenerate, generate
 from penstock.remote.protocol import Accepted, Collected, Found, Order, Polled
+from penstock.simulation.clock import SimClock
+from penstock.simulation.loop import VirtualLoop
 from tests.support.gemini import Gemini, running_gemini
 
 PNG = bytes.fromhex(
@@ -270,7 +278,7 @@ def test_what_a_poll_says(gemini: Gemini, tmp_path: Path, fault: dict[str, Any],
         gemini.faults([fault])
         order = await ours.prepared({"requests": rows()})
         sent = await ours.remote.submit(order)
-        for _ in range(100):
+        for _ in range(100 if states.isdisjoint({"running", "unknown"}) else 5):
             polled = await ours.remote.poll(order, sent.provider_id)
             if polled.state in states and polled.state != "running":
                 break
@@ -461,6 +469,62 @@ def test_a_context_is_cached_once_and_kept_alive(gemini: Gemini, tmp_path: Path)
         assert operations(gemini).count("cache_create") == 3, "a lost answer is looked for first"
 
     with_desk(gemini, tmp_path, work)
+
+
+def test_it_runs_in_virtual_time_without_threads_or_sockets(tmp_path: Path) -> None:
+    """As a simulation runs it: two hours of a batch in a moment, twice the same."""
+
+    def run(folder: Path) -> list[Any]:
+        loop = VirtualLoop(1_800_000_000.0)
+        clock = SimClock(loop)
+        seen: list[Any] = []
+
+        async def main() -> None:
+            app = create_app(
+                folder / "gemini",
+                ScriptBackend(),
+                clock=clock,
+                rng=Random(1),
+                settings=Settings(pace=Pace(pending_for=3600, running_for=7200)),
+                in_thread=inline_call,
+            )
+            await app.start()
+            faults = (
+                {"kind": "chunk_without_status", "times": 1},
+                {"kind": "hang", "where": "create", "done": True, "times": 1},
+                {"kind": "error", "where": ["get", "list"], "times": 2},
+            )
+            app.services.faults.replace([Fault.parse(fault) for fault in faults])
+            client = GeminiClient(
+                GeminiSettings(base_url="http://127.0.0.1:1"),
+                clock=clock,
+                transport=httpx2.ASGITransport(app),
+                rng=Random(1),
+                in_thread=inline_call,
+            )
+            remote = GeminiBatch(client)
+            order = Order("l", "acme", "job", "key", 1, {"mode": "file", "requests": rows()}, folder / "call")
+            order = replace(order, prepared=(await remote.prepare(order)).prepared)
+            with pytest.raises(Ambiguous, match="within 120 s"):
+                await remote.submit(order)
+            seen.append(await remote.find(order))
+            [provider_id] = seen[-1].provider_ids
+            while (await remote.poll(order, provider_id)).state == "running":
+                await clock.sleep(600)
+            seen.append(loop.time())
+            seen.append((await remote.collect(order, provider_id)).result["rows"]["ok"])
+            await remote.tidy(order, provider_id)
+            await remote.close()
+            await app.stop()
+
+        loop.run_until_complete(loop.create_task(main()))
+        loop.close()
+        return seen
+
+    first = run(tmp_path / "one")
+    assert first[1] > 1_800_000_000.0 + 2 * 3600
+    assert first[2] == 4
+    assert run(tmp_path / "two") == first
 
 
 LARGE = """

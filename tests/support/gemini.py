@@ -144,13 +144,21 @@ class Gemini:
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Any]:
         """A request with nothing between: the code, and the answer's JSON where it is some."""
+        status, content = self.raw(method, path, body, headers)
+        try:
+            return status, json.loads(content)
+        except ValueError:
+            return status, content
+
+    def raw(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
         connection = HTTPConnection(urlsplit(self.url).netloc, timeout=PATIENCE)
         try:
             raw = body if isinstance(body, bytes) else None if body is None else json.dumps(body)
             connection.request(method, path, raw, dict(headers or {}))
             answer = connection.getresponse()
-            content = answer.read()
-            return answer.status, json.loads(content) if content[:1] in (b"{", b"[") else content
+            return answer.status, answer.read()
         finally:
             connection.close()
 

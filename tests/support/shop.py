@@ -100,7 +100,7 @@ class ShopCli(Cli):
         self.environ |= {"PENSTOCK_APP": f"{__name__}:app", "PYTHONPATH": str(Path(__file__).parents[2])}
 
     def call(self, call_id: str) -> dict[str, Any]:
-        call: dict[str, Any] = self("calls", "show", call_id, "--json").json["call"]
+        call: dict[str, Any] = self.inside("calls", "show", call_id, "--json").json["call"]
         return call
 
 

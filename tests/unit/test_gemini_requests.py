@@ -13,8 +13,8 @@ from penstock.engine.errors import InvalidConfiguration, InvalidRequest
 from penstock.remote.gemini.batch_input import BatchRequest, Scan
 from penstock.remote.gemini.limits import enqueued_tokens
 from penstock.remote.gemini.operation import read_operation
-from penstock.remote.gemini.planning import checked_request
 from penstock.remote.gemini.requests import (
+    checked,
     data,
     embed_request,
     file,
@@ -111,6 +111,7 @@ def test_a_schema_is_told_in_geminis_words() -> None:
         "propertyOrdering": ["kind", "cells", "score", "first"],
     }
     assert response_schema(json_schema(Page)) == told
+    assert response_schema(told) == told
     config = generate_request("x", schema=Page)["generationConfig"]
     assert config == {"responseMimeType": "application/json", "responseSchema": told}
 
@@ -163,7 +164,7 @@ def test_limits_are_those_of_the_tier_unless_told() -> None:
 
 
 def scan(request: dict[str, Any]) -> Scan:
-    scanned = Scan(checked_request(request), model="gemini-3.8-flash", most_output=10, price=None, sample=1)
+    scanned = Scan(checked(BatchRequest, request), model="gemini-3.8-flash", most_output=10, price=None, sample=1)
     while scanned.step():
         pass
     return scanned
@@ -231,8 +232,8 @@ def test_rows_reach_only_the_files_that_are_declared(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_requests_are_refused(wrong: Any) -> None:
-    with pytest.raises(InvalidRequest, match="no request for a batch"):
-        checked_request(wrong)
+    with pytest.raises(InvalidRequest, match="no BatchRequest"):
+        checked(BatchRequest, wrong)
     assert BatchRequest(file=Path("x")).kind == "generate"
 
 

@@ -140,7 +140,9 @@ ALLOWED = {
     "store": {"store", "engine"},
     "delivery": {"delivery", "engine", "store.protocol", "app"},
     "outputs": {"outputs", "engine"},
-    "simulation": {"simulation", "engine", "store", "delivery", "outputs", "app"},
+    "remote": {"remote", "engine", "store.protocol", "outputs", "config.duration"},
+    "gemini_local": {"gemini_local", "engine.clock", "engine.errors", "remote.pool"},
+    "simulation": {"simulation", "engine", "store", "delivery", "outputs", "remote", "gemini_local", "app"},
 }
 
 

@@ -62,7 +62,7 @@ MOVES: dict[str, dict[str, str]] = {
     "running": {"submitted": "running", "running": "running", "overdue": "overdue"},
     "late": dict.fromkeys(_OUTSIDE, "overdue"),
     "succeeded": dict.fromkeys(_ANSWERED, "succeeded"),
-    "collected": dict.fromkeys(("intent", *_ANSWERED), "collected"),
+    "collected": dict.fromkeys(("intent", "unsent", *_ANSWERED), "collected"),
     "failed": dict.fromkeys(_ANSWERED, "failed"),
     "expired": dict.fromkeys(_ANSWERED, "expired"),
     "cancelled": dict.fromkeys(_ANSWERED, "cancelled"),
@@ -172,11 +172,15 @@ class NewCall:
     proof_after: float = 0.0
     """Seconds after the window until somebody may look for a call of which nobody heard."""
 
+    resend: bool = False
+    """The other side knows our label: one of which nobody heard is sent again under it."""
+
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Fact:
     """Something learned about a call. `look_in`: seconds until somebody is to look again; None: as it was, or never
-    once it has ended."""
+    once it has ended. `intent`: the `submit_before` of the intent that this is about; it says nothing of a later one,
+    so it may come late, or twice."""
 
     call: str
     kind: str
@@ -188,6 +192,7 @@ class Fact:
     done: int | None = None
     total: int | None = None
     look_in: float | None = None
+    intent: float | None = None
     actor: str | None = None
 
 
@@ -271,7 +276,7 @@ def may_send(last: CallRow | None, new: NewCall) -> bool:
     """Whether this attempt is the one to be sent now, given the last one there is."""
     if last is None:
         return new.attempt == 1
-    if last.state == "unsent":
+    if last.state == "unsent" or (last.state == "intent" and new.resend):
         return new.attempt == last.attempt
     return last.state in ENDED and last.state not in ("collected", "discarded") and new.attempt == last.attempt + 1
 
@@ -279,8 +284,8 @@ def may_send(last: CallRow | None, new: NewCall) -> bool:
 def intended(
     new: NewCall, last: CallRow | None, *, job: str, tenant: str, workflow: str, epoch: int, now: float
 ) -> CallRow:
-    """The row of a call that is about to be sent; one that was refused keeps its own."""
-    if last is not None and last.state == "unsent":
+    """The row of a call that is about to be sent; one that was refused, or is sent again, keeps its own."""
+    if last is not None and last.state in ("unsent", "intent"):
         row = last
     else:
         row = CallRow(
@@ -304,20 +309,23 @@ def intended(
 
 
 def held_by(row: CallRow) -> list[tuple[str, int]]:
-    """What the call keeps while it is live. A retried job takes its budget along, so the job's own is named anew."""
+    """What the call keeps while it is live."""
+    return held_for(row.job, row.holds)
+
+
+def held_for(job: str, holds: str) -> list[tuple[str, int]]:
+    """A retried job takes its budget along, so the job's own is named anew."""
     return [
-        (f"budget:job:{row.job}" if name.startswith("budget:job:") else name, amount)
-        for name, amount in from_json(row.holds)
+        (f"budget:job:{job}" if name.startswith("budget:job:") else name, amount) for name, amount in from_json(holds)
     ]
 
 
-def hold_also(row: CallRow, name: str, amount: int) -> bool:
-    """Let a call hold one thing more, or say that it does already."""
-    held = held_by(row)
+def held_also(job: str, holds: str, name: str, amount: int) -> str | None:
+    """The call's holds with one thing more; None if that is among them already."""
+    held = held_for(job, holds)
     if any(name == known for known, _ in held):
-        return False
-    row.holds = to_json([*held, (name, amount)]).decode()
-    return True
+        return None
+    return to_json([*held, (name, amount)]).decode()
 
 
 def decided_before(row: CallRow, fact: Fact) -> bool:
@@ -334,7 +342,9 @@ def learn(row: CallRow, fact: Fact, *, now: float, superseded: bool) -> bool:
     if fact.kind in DECISIONS:
         _check_decision(row, fact)
     after = MOVES[fact.kind].get(row.state)
-    if fact.kind == "collected" and row.state == "lost":
+    if fact.intent is not None and fact.intent != row.submit_before:
+        return False
+    if fact.kind == "collected" and row.state in ENDED and row.state != "collected":
         _take_amounts(row, fact)
         return True
     if fact.kind == "checked":

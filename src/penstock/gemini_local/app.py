@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,7 @@ class LocalGemini:
         self.last_request = services.clock.monotonic()
         self.under_way = 0
         self._drop = drop
+        self._dead = False
         self._recent: deque[float] = deque()
         self._admin = Admin(services, instance)
 
@@ -78,7 +80,9 @@ class LocalGemini:
         self.services.state.close()
 
     def abandon(self) -> None:
-        """As if the process had died: the folder is free for another, and nothing was tidied."""
+        """As if the process had died: the folder is free for another, nothing was tidied, and nobody gets an answer
+        any more."""
+        self._dead = True
         self.services.runner.abandon()
         self.services.state.close()
 
@@ -90,10 +94,16 @@ class LocalGemini:
             return
         self.under_way += 1
         try:
+            if self._dead:
+                raise Drop
             await self._answer(Request(scope, receive), scope, receive, send)
         except ClientDisconnect:
             pass
         except Drop:
+            await self._drop(scope, receive)
+        except sqlite3.ProgrammingError:
+            if not self._dead:
+                raise
             await self._drop(scope, receive)
         finally:
             self.under_way -= 1
@@ -155,21 +165,20 @@ class LocalGemini:
             call.entry.add_fault(fault.kind)
             if fault.kind == "delay":
                 await self.services.clock.sleep(float(fault.option("seconds")))
-        first = next((fault for fault in call.faults if fault.kind != "delay"), None)
-        match first.kind if first is not None else None:
-            case "drop_before":
+        for fault in call.faults:
+            if fault.kind == "drop_before":
                 raise Drop
-            case "drop_after":
-                await self._perform(call)
-                raise Drop
-            case "hang" | "error" | "not_json" if first is not None:
-                if first.option("done"):
-                    await self._perform(call)
-                if first.kind == "hang":
-                    await self._hang(first, call, receive)
-                return _wrong_reply(first)
-            case "empty_list_page_with_token":
+            if fault.kind == "empty_list_page_with_token":
                 return _empty_page(call)
+            if fault.kind in ("error", "not_json", "hang", "drop_after"):
+                if fault.kind == "drop_after" or fault.option("done"):
+                    await self._perform(call)
+                if fault.kind == "drop_after":
+                    raise Drop
+                if fault.kind == "hang":
+                    await self._hang(fault, call, receive)
+                return _wrong_reply(fault)
+        # What is left of them (half a download, a chunk without status) is up to the call.
         return await self._perform(call)
 
     async def _perform(self, call: Call) -> Response:
@@ -182,6 +191,8 @@ class LocalGemini:
         except (ClientDisconnect, Drop):
             raise
         except Exception:
+            if self._dead:
+                raise Drop from None
             log.exception("%s %s failed", call.entry.method, call.entry.path)
             return error_reply(ApiError(INTERNAL, "Internal error encountered."))
 

@@ -156,31 +156,33 @@ class CallDesk:
         last = await self.engine.store.last_call(job.id, key)
         if last is not None and last.state == "intent":
             last = await self._unheard(last, remote)
-        attempt = next_attempt(last, attempts=attempts)
+        attempt = next_attempt(last, attempts=attempts, resend=remote.guarantee == "callee_dedup")
         if attempt is None:
             assert last is not None
             return self._answer(last, remote, digest)
-        plan, new = await self._planned(job, remote, key, attempt, request, digest)
+        call = call_id(job.id, key, attempt) if last is None or last.attempt != attempt else last.id
+        plan, new = await self._planned(job, remote, key, attempt, request, digest, call)
+        began = self.engine.clock.monotonic()
         intended: Intended = await self.engine.commit(Intend(job.id, job.epoch, new))
         if not intended.sends:
             return self._answer(intended.row, remote, digest)
         order = replace(self.order(intended.row, request), prepared=plan.prepared)
-        return self._answer(await self._send(intended.row, order, remote), remote, digest)
+        return self._answer(await self._send(intended.row, order, remote, began), remote, digest)
 
     async def _unheard(self, row: CallRow, remote: Remote) -> CallRow:
-        """A call that was about to be sent, by a tick that is gone. Only what cannot be looked up is settled here; the
-        rest is looked up without waiting for proof."""
+        """A call that was about to be sent, by a tick that is gone. What can be looked up is, without waiting for
+        proof; what the other side knows by our label is sent again; the rest is lost."""
         if remote.guarantee == "findable":
             row = await self.learn(Fact(call=row.id, kind="checked", look_in=0.0))
             self.tending.news()
             return row
-        kind = "lost" if remote.guarantee == "repeatable" else "refused"
-        return await self.learn(Fact(call=row.id, kind=kind, error=INTERRUPTED))
+        if remote.guarantee == "callee_dedup":
+            return row
+        return await self.learn(Fact(call=row.id, kind="lost", error=INTERRUPTED, intent=row.submit_before))
 
     async def _planned(
-        self, job: JobRow, remote: Remote, key: str, attempt: int, request: Any, digest: str
+        self, job: JobRow, remote: Remote, key: str, attempt: int, request: Any, digest: str, call: str
     ) -> tuple[Plan, NewCall]:
-        call = call_id(job.id, key, attempt)
         order = Order(
             label=label_of(call),
             tenant=job.tenant,
@@ -202,13 +204,14 @@ class CallDesk:
             estimate=plan.estimate,
             window=self._pace.window,
             proof_after=proof_delay(remote),
+            resend=remote.guarantee == "callee_dedup",
         )
         return plan, new
 
-    async def _send(self, row: CallRow, order: Order, remote: Remote) -> CallRow:
-        engine = self.engine
-        if row.submit_before is not None and engine.clock.now() + engine.skew > row.submit_before:
-            await self.learn(Fact(call=row.id, kind="refused", error="not sent in time"))
+    async def _send(self, row: CallRow, order: Order, remote: Remote, began: float) -> CallRow:
+        if self._too_late(row, began):
+            told = Fact(call=row.id, kind="refused", error="not sent in time", intent=row.submit_before)
+            await self.learn(told)
             raise Transient(f"call {row.key!r} was not sent within {self._pace.window:g} s of its intent")
         try:
             async with asyncio.timeout(remote.submit_timeout):
@@ -219,7 +222,7 @@ class CallDesk:
         except Ambiguous as error:
             return await self._nobody_knows(row, remote, error)
         except (StepError, InvalidRequest) as error:
-            await self.learn(Fact(call=row.id, kind="refused", error=str(error)))
+            await self.learn(Fact(call=row.id, kind="refused", error=str(error), intent=row.submit_before))
             raise
         except Exception as error:
             return await self._nobody_knows(row, remote, error)
@@ -231,6 +234,12 @@ class CallDesk:
         self.tending.news()
         return told
 
+    def _too_late(self, row: CallRow, began: float) -> bool:
+        """By the store's clock, as far as this machine knows it, and by its own, which nobody sets."""
+        engine = self.engine
+        waited = engine.clock.monotonic() - began
+        return waited > self._pace.window or engine.clock.now() + engine.skew > (row.submit_before or 0.0)
+
     async def _nobody_knows(self, row: CallRow, remote: Remote, error: Exception) -> CallRow:
         """Sent, perhaps. What can be looked up is looked up at once; the rest is up to the step's own retries."""
         told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -241,8 +250,8 @@ class CallDesk:
             found = await self.learn(Fact(call=row.id, kind="missed", error=told, look_in=remote.poll_every))
             self.tending.news()
             return found
-        kind = "lost" if remote.guarantee == "repeatable" else "refused"
-        await self.learn(Fact(call=row.id, kind=kind, error=told))
+        kind = "lost" if remote.guarantee == "repeatable" else "missed"
+        await self.learn(Fact(call=row.id, kind=kind, error=told, intent=row.submit_before))
         raise Transient(f"{remote.name} gave no answer: {told}") from error
 
     async def learn(self, fact: Fact) -> CallRow:
@@ -268,11 +277,11 @@ class CallDesk:
         return view(row)
 
 
-def next_attempt(last: CallRow | None, *, attempts: int) -> int | None:
-    """Which attempt is to be sent now; None: the last one stands."""
+def next_attempt(last: CallRow | None, *, attempts: int, resend: bool = False) -> int | None:
+    """Which attempt is to be sent now; None: the last one stands. `resend`: one of which nobody heard is sent again."""
     if last is None:
         return 1
-    if last.state == "unsent":
+    if last.state == "unsent" or (last.state == "intent" and resend):
         return last.attempt
     if last.state in REPEATED:
         return last.attempt + 1 if last.attempt < attempts + MOST_REPEATS else None

@@ -151,10 +151,9 @@ class Tending:
         """Was it taken, or not? Finding it is proof at any time; finding nothing only when nothing can come any
         more."""
         if remote.guarantee != "findable":
-            kind = "lost" if remote.guarantee == "repeatable" else "refused"
-            await self._tell(Fact(call=row.id, kind=kind, error=INTERRUPTED))
+            await self._give_up(row, remote)
             return
-        began = self._now()
+        began = await self._engine.read_store_clock()
         found = await remote.find(order)
         if found.provider_ids:
             await self._adopt(row, order, remote, found)
@@ -168,9 +167,20 @@ class Tending:
             await self._tell(Fact(call=row.id, kind="checked", look_in=soon))
         elif found.complete:
             log.warning("call %s (%s %s) never arrived: it is made again", row.id, row.remote, row.key)
-            await self._tell(Fact(call=row.id, kind="absent", look_in=self._pace.look_again))
+            absent = Fact(call=row.id, kind="absent", look_in=self._pace.look_again, intent=row.submit_before)
+            await self._tell(absent)
         else:
             await self._missed(row, remote, "the listing could not be read to its end", most=MOST_EMPTY_SCANS)
+
+    async def _give_up(self, row: CallRow, remote: Remote) -> None:
+        """It cannot be looked for. Where the other side knows its label it may be sent again, unless nobody wants it
+        any more; otherwise it is counted as paid."""
+        if row.state == "absent":
+            await self._tell(Fact(call=row.id, kind="checked"))
+            return
+        again = remote.guarantee == "callee_dedup" and not row.unwanted
+        kind = "refused" if again else "lost"
+        await self._tell(Fact(call=row.id, kind=kind, error=INTERRUPTED, intent=row.submit_before))
 
     async def _adopt(self, row: CallRow, order: Order, remote: Remote, found: Found) -> None:
         first, *others = found.provider_ids
@@ -235,7 +245,8 @@ class Tending:
     async def _missed(self, row: CallRow, remote: Remote, why: str, *, most: int) -> None:
         if row.strikes + 1 >= most:
             log.error("call %s (%s %s) is quarantined: %s", row.id, row.remote, row.key, why)
-            await self._tell(Fact(call=row.id, kind="doubted", error=f"{why} ({row.strikes + 1} times in a row)"))
+            told = f"{why} ({row.strikes + 1} times in a row)"
+            await self._tell(Fact(call=row.id, kind="doubted", error=told, intent=row.submit_before))
             return
         wait = min(remote.poll_at_most, remote.poll_every * GROWTH ** min(row.strikes + 1, 40))
         await self._tell(Fact(call=row.id, kind="missed", error=why, look_in=self._jittered(wait)))

@@ -195,7 +195,7 @@ class CallChecker:
     def at_the_end(self) -> None:
         """Nothing is lost, nothing runs on, and what was paid is booked."""
         self._view.refresh()
-        if left := self.unsettled():
+        if left := [row for row in self._view.calls.values() if row.state in rules.UNSETTLED]:
             self._world.fail("liveness", f"calls are left: {[(row.id, row.state) for row in left]}")
         for provider in self._world.providers.values():
             for work in provider.works.values():

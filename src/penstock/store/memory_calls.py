@@ -13,9 +13,10 @@ from penstock.engine.call import (
     LIVE,
     RESTING,
     CallRow,
+    Hold,
     decided_before,
+    held_also,
     held_by,
-    hold_also,
     intended,
     learn,
     may_send,
@@ -62,8 +63,8 @@ class MemoryCalls:
     def _intend(self, op: Intend) -> Intended:
         job = self._held(op.job, op.epoch)
         last = self._last_call(job.id, op.call.key)
-        if last is not None and self._replay and (last.attempt, last.state) == (op.call.attempt, "intent"):
-            return Intended(copy.copy(last), last.epoch == op.epoch)
+        if last is not None and self._replay and _is_intent(last, op):
+            return Intended(copy.copy(last), True)
         if not may_send(last, op.call):
             if last is None:
                 raise NotFound(f"job {job.id} has no call {op.call.key!r} yet")
@@ -72,7 +73,10 @@ class MemoryCalls:
             raise Halted(f"job {job.id} was asked to {job.gate}: nothing new is sent")
         scopes = budget.scopes_of(job.tenant, job.id, job.batch)
         budgets = [(b.scope, b.most, b.spent) for b in self.budget_rows.values() if b.scope in scopes]
-        holds = budget.admit(op.call, sorted(budgets), self._held_amounts(), self.limit_rows)
+        if last is not None and last.state == "intent":
+            holds = tuple(Hold(name, amount) for name, amount in held_by(last))
+        else:
+            holds = budget.admit(op.call, sorted(budgets), self._held_amounts(), self.limit_rows)
         row = intended(
             replace(op.call, holds=holds),
             last,
@@ -167,7 +171,7 @@ class MemoryCalls:
     def _inherit_calls(self, new: str, old: str) -> None:
         for row in self.call_rows.values():
             if row.job == old:
-                row.job, row.unwanted = new, 0
+                row.job = new
         if f"job:{old}" in self.budget_rows:
             self.budget_rows[f"job:{new}"] = replace(self.budget_rows.pop(f"job:{old}"), scope=f"job:{new}")
 
@@ -188,8 +192,8 @@ class MemoryCalls:
             inside = [row for row in self.call_rows.values() if self._is_in(row, kind, which)]
             known = Budget(op.scope, op.most, 0 if kind == "tenant" else sum(row.cost for row in inside))
             for row in inside:
-                if row.state in LIVE:
-                    hold_also(row, name, row.estimate)
+                if kind != "tenant" or row.state in LIVE:
+                    row.holds = held_also(row.job, row.holds, name, row.estimate) or row.holds
         self.budget_rows[op.scope] = known
         self._hints.add(ANY_QUEUE)
         return replace(known, reserved=self._held_amounts().get(name, 0))
@@ -243,6 +247,10 @@ class MemoryCalls:
             replace(known, reserved=held.get(budget.hold_name(scope), 0))
             for scope, known in sorted(self.budget_rows.items())
         ]
+
+
+def _is_intent(last: CallRow, op: Intend) -> bool:
+    return (last.attempt, last.state, last.epoch) == (op.call.attempt, "intent", op.epoch)
 
 
 def _group_of(row: CallRow, name: str) -> str:

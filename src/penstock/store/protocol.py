@@ -533,8 +533,8 @@ class Keeper(Protocol):
 
 
 def in_order(ops: Sequence[Op]) -> list[tuple[int, Op]]:
-    """The order in which a group is carried out, with each operation's place in it: what frees work goes before what
-    takes it."""
+    """The order in which a group is carried out, with each operation's place in it: what frees something goes before
+    what takes it."""
     return sorted(enumerate(ops), key=lambda placed: _rank(placed[1]))
 
 
@@ -544,7 +544,7 @@ def _rank(op: Op) -> int:
     return _RANKS.get(type(op), 3)
 
 
-_RANKS: dict[type, int] = {Submit: 2, ClaimJob: 4, Claim: 5}
+_RANKS: dict[type, int] = {Submit: 2, TakeCalls: 4, Intend: 5, ClaimJob: 6, Claim: 7}
 
 
 def brings_along(move: Move) -> bool:

@@ -166,8 +166,11 @@ def _found(operations: list[Operation], *, complete: bool) -> Found:
 
 
 def _inline_body(folder: Path) -> dict[str, Any]:
-    with (folder / INPUT).open("rb") as file:
-        rows = [decoded(line or b"")[0] for line in lines(file)]
+    try:
+        with (folder / INPUT).open("rb") as file:
+            rows = [decoded(line or b"")[0] for line in lines(file)]
+    except OSError as error:
+        raise Transient(f"the rows are gone from {folder}: prepare the batch again") from error
     requests = [{"request": row["request"], "metadata": {"key": row["key"]}} for row in rows]
     return {"batch": {"inputConfig": {"requests": {"requests": requests}}}}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -52,6 +53,7 @@ class GeminiClient:
         self._key = _key(settings)
         # Marked "experimental" by the SDK, and the only way to embed in batches.
         warnings.filterwarnings("ignore", category=sdk_errors.ExperimentalWarning, module=r"penstock\.remote\.gemini")
+        tls = _tls(settings)
         self.http = BoundedClient(
             clock=clock,
             connect_timeout=settings.connect_timeout,
@@ -59,9 +61,10 @@ class GeminiClient:
             trust_env=not settings.on_loopback,
             timeout=settings.request_timeout,
             follow_redirects=False,
+            verify=tls or True,
             limits=httpx2.Limits(max_connections=settings.upload_parallel + 32, keepalive_expiry=5.0),
         )
-        self.sdk = _sdk(settings, self._key, self.http).aio
+        self.sdk = _sdk(settings, self._key, self.http, tls).aio
 
     def options(self, timeout: float, body: Mapping[str, Any] | None = None) -> types.HttpOptions:
         """Options of one SDK call: milliseconds, one attempt, and `body` laid over what the SDK makes of its types."""
@@ -184,7 +187,12 @@ def _key(settings: GeminiSettings) -> str:
     )
 
 
-def _sdk(settings: GeminiSettings, key: str, http: httpx2.AsyncClient) -> genai.Client:
+def _tls(settings: GeminiSettings) -> ssl.SSLContext | None:
+    """Reading the certificates of the world takes a while: where none is needed, none is trusted."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if settings.base_url.startswith("http:") else None
+
+
+def _sdk(settings: GeminiSettings, key: str, http: httpx2.AsyncClient, tls: ssl.SSLContext | None) -> genai.Client:
     """The SDK over our client: never aiohttp, never its own, never whatever the environment says about Vertex AI."""
     options = types.HttpOptions(
         base_url=None if settings.vertex else f"{settings.base_url}/",
@@ -192,6 +200,7 @@ def _sdk(settings: GeminiSettings, key: str, http: httpx2.AsyncClient) -> genai.
         timeout=int(settings.request_timeout * 1000),
         retry_options=types.HttpRetryOptions(attempts=1),
         httpx_async_client=http,
+        async_client_args=None if tls is None else {"ssl": tls},
         httpx_client=httpx2.Client(transport=httpx2.MockTransport(_nothing_blocks), trust_env=False),
     )
     try:

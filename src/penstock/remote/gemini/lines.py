@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from pydantic_core import from_json
 
+from penstock.engine.errors import Transient
 from penstock.outputs.files import sync_folder
 
 InThread = Callable[..., Awaitable[Any]]
@@ -72,13 +73,18 @@ async def whole(target: Path, token: str, in_thread: InThread) -> AsyncIterator[
     """A file that appears under its name when everything is in it and on the disk, or not at all. `token` keeps apart
     two who write the same file."""
     part = target.with_name(f".{target.name}.{token}.part")
-    file: BinaryIO = await in_thread(_opened, part)
     try:
-        yield file
-        await in_thread(_placed, file, part, target)
-    finally:
-        file.close()
-        part.unlink(missing_ok=True)
+        file: BinaryIO = await in_thread(_opened, part)
+        try:
+            yield file
+            await in_thread(_placed, file, part, target)
+        finally:
+            file.close()
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise Transient(
+            f"{target.name} cannot be written: {error.strerror}; nothing partial was left behind"
+        ) from error
 
 
 def _opened(part: Path) -> BinaryIO:

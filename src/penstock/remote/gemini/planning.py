@@ -13,17 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from google.genai import types
-from pydantic import ValidationError
 from pydantic_core import to_json
 
 from penstock.engine.call import Hold, Usage
-from penstock.engine.errors import InvalidPayload, InvalidRequest, Permanent, Transient
+from penstock.engine.errors import InvalidRequest, Permanent, Transient
 from penstock.outputs.files import atomic_write
 from penstock.remote.gemini.batch_input import BatchRequest, Counted, Scan, Writing
 from penstock.remote.gemini.client import GeminiClient
 from penstock.remote.gemini.errors import translated
 from penstock.remote.gemini.limits import BATCHES_LIVE_FOR, FILE_BYTES, INLINE_BYTES, enqueued_tokens
 from penstock.remote.gemini.lines import in_slices, whole
+from penstock.remote.gemini.requests import checked
+from penstock.remote.gemini.settings import GeminiSettings
 from penstock.remote.gemini.shelf import Shelf, Wanted
 from penstock.remote.gemini.tokens import input_tokens
 from penstock.remote.gemini.upload import Uploaded
@@ -45,8 +46,8 @@ class Planning:
         self._prices = prices
 
     async def plan(self, order: Order) -> Plan:
-        request = checked_request(order.request)
-        digest = hashlib.sha256(to_json(request)).hexdigest()
+        request = checked(BatchRequest, order.request)
+        digest: str | None = await self._client.in_thread(_digest, request, self._client.settings)
         shelf = Shelf(self._client, order.folder, tenant=order.tenant)
         await shelf.open()
         kept: Plan | None = await self._client.in_thread(_kept_plan, order.folder, digest)
@@ -108,13 +109,14 @@ class Planning:
         told = [await self._told_tokens(row, model) for row in counted.sample]
         ours = sum(
             input_tokens({"contents": row["contents"]}, model)
-            for row, theirs in zip(counted.sample, told, strict=True)
-            if theirs
+            for row, count in zip(counted.sample, told, strict=True)
+            if count
         )
         if ours:
             # Our own count, corrected by how Gemini counted a few of the rows.
-            corrected = -(-counted.usage.input * sum(told) // ours)
-            counted.usage = dataclasses.replace(counted.usage, input=corrected)
+            theirs = sum(told)
+            counted.usage = dataclasses.replace(counted.usage, input=-(-counted.usage.input * theirs // ours))
+            counted.charge = -(-counted.charge * max(ours, theirs) // ours)
         return counted
 
     async def _told_tokens(self, request: Mapping[str, Any], model: str) -> int:
@@ -160,26 +162,32 @@ class Planning:
         return ("inline" if small else "file") if request.mode == "auto" else request.mode
 
 
-def checked_request(request: Any) -> BatchRequest:
+def _digest(request: BatchRequest, settings: GeminiSettings) -> str | None:
+    """What a plan depends on: the request, the files it names as they are now, the settings. None where that cannot be
+    told without reading everything."""
+    if request.uploads_folder is not None:
+        return None
+    named = [*request.uploads.values()] + ([request.file] if request.file is not None else [])
     try:
-        return request if isinstance(request, BatchRequest) else BatchRequest.model_validate(request)
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise InvalidPayload(f"no request for a batch: {place + ': ' if place else ''}{first['msg']}") from error
+        seen = [(stat.st_size, stat.st_mtime_ns) for stat in (path.stat() for path in named)]
+    except OSError:
+        return None
+    told = to_json([request, seen, settings.model_dump(mode="json", exclude={"api_key"})])
+    return hashlib.sha256(told).hexdigest()
 
 
-def _keep_plan(folder: Path, digest: str, plan: Plan) -> None:
+def _keep_plan(folder: Path, digest: str | None, plan: Plan) -> None:
     atomic_write(folder / PLAN, to_json({"digest": digest, **dataclasses.asdict(plan)}))
 
 
-def _kept_plan(folder: Path, digest: str) -> Plan | None:
+def _kept_plan(folder: Path, digest: str | None) -> Plan | None:
     """The plan of the same request, if one was made."""
     try:
         kept = json.loads((folder / PLAN).read_bytes())
     except (OSError, ValueError):
         return None
-    if kept["digest"] != digest or not (folder / KEYS).exists():
+    whole = (folder / KEYS).exists() and (folder / INPUT).exists()
+    if digest is None or kept["digest"] != digest or not whole:
         return None
     return Plan(
         model=kept["model"],

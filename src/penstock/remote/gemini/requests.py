@@ -9,18 +9,30 @@ import base64
 import mimetypes
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from penstock.engine.errors import InvalidRequest
+from penstock.engine.errors import InvalidPayload, InvalidRequest
 
 PLACEHOLDER = "penstock-file:"
 """Begins the address of a file that is not uploaded yet: `penstock-file:NAME`."""
 
 Part = Mapping[str, Any]
 
+M = TypeVar("M", bound=BaseModel)
+
 _MIMES = {".jsonl": "application/jsonl", ".md": "text/markdown", ".webp": "image/webp"}
+
+
+def checked(model: type[M], request: Any) -> M:
+    """A request as the call's author gave it, or as it came back from the store."""
+    try:
+        return request if isinstance(request, model) else model.model_validate(request)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InvalidPayload(f"no {model.__name__}: {place + ': ' if place else ''}{first['msg']}") from error
 
 
 def text(content: str) -> dict[str, Any]:
@@ -85,10 +97,13 @@ def embed_request(
 
 
 def response_schema(schema: type[BaseModel] | Mapping[str, Any]) -> dict[str, Any]:
-    """Gemini's subset of OpenAPI, by the SDK's own converter, with the fields in the order of their declaration."""
+    """Gemini's subset of OpenAPI, by the SDK's own converter, with the fields in the order of their declaration.
+    What is written in those words already is left as it is."""
     from google.genai import types
 
     plain = json_schema(schema)
+    if str(plain.get("type", "")).isupper():
+        return plain
     _check_expressible(plain, plain, ())
     try:
         converted = types.Schema.from_json_schema(json_schema=types.JSONSchema.model_validate(plain))

@@ -10,28 +10,26 @@ import base64
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO
 
 from google.genai import types
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import from_json
 
 from penstock.engine.call import Usage
-from penstock.engine.errors import InvalidPayload, InvalidRequest, Permanent
+from penstock.engine.errors import InvalidRequest, Permanent
 from penstock.remote.gemini.client import GeminiClient
 from penstock.remote.gemini.errors import translated
 from penstock.remote.gemini.limits import EMBEDDINGS_AT_ONCE, INLINE_BYTES
 from penstock.remote.gemini.lines import encoded, whole
-from penstock.remote.gemini.requests import placeholders
+from penstock.remote.gemini.requests import checked, placeholders
 from penstock.remote.gemini.rows import Row, answered
 from penstock.remote.gemini.tokens import input_tokens, output_tokens, text_tokens
 from penstock.remote.prices import Prices, load_prices, plain_name, rounded_up
 from penstock.remote.protocol import Collected, Found, Guarantee, Order, Plan, Polled
 
-M = TypeVar("M", bound=BaseModel)
-
 ROWS = "rows.jsonl"
-MOST_TEXTS = 10_000
+MOST_TEXTS = 1000
 
 _MOST_HOPS = 8
 """How often an answer that Gemini gives in parts is continued."""
@@ -153,7 +151,7 @@ class GeminiGenerate(_Single):
         self.submit_timeout = client.settings.generate_timeout * _MOST_HOPS
 
     async def prepare(self, order: Order) -> Plan:
-        request = _checked(GenerateRequest, order.request)
+        request = checked(GenerateRequest, order.request)
         if not request.request.get("contents"):
             raise InvalidRequest("a request to generate needs contents")
         if any(placeholders(request.request)):
@@ -170,7 +168,7 @@ class GeminiGenerate(_Single):
         return self._planned(model, usage)
 
     async def submit(self, order: Order) -> Collected:
-        request = _checked(GenerateRequest, order.request)
+        request = checked(GenerateRequest, order.request)
         model = self._model(request)
         row = await generate(self._client, model, request.request, request.json_schema)
         result = row.as_json()
@@ -192,21 +190,20 @@ class GeminiEmbed(_Single):
         self.submit_timeout = client.settings.request_timeout * (MOST_TEXTS // EMBEDDINGS_AT_ONCE)
 
     async def prepare(self, order: Order) -> Plan:
-        request = _checked(EmbedRequest, order.request)
+        request = checked(EmbedRequest, order.request)
         if not all(text.strip() for text in request.texts):
             raise InvalidRequest("an empty text has no embedding")
         return self._planned(self._model(request), Usage(input=sum(text_tokens(text) for text in request.texts)))
 
     async def submit(self, order: Order) -> Collected:
-        request = _checked(EmbedRequest, order.request)
+        request = checked(EmbedRequest, order.request)
         model = self._model(request)
         vectors, usage = await embed(
             self._client, model, request.texts, task=request.task, dimensions=request.dimensions
         )
         target: Path = order.folder / ROWS
         async with whole(target, self._client.token(), self._client.in_thread) as file:
-            for number, vector in enumerate(vectors):
-                file.write(encoded(Row(str(number), "ok", embedding=vector).as_json()))
+            await self._client.in_thread(_write_vectors, file, vectors)
         result = {"file": ROWS, "rows": {"ok": len(vectors)}, "dimensions": len(vectors[0]), "estimated": True}
         return self._paid(model, usage, result)
 
@@ -221,6 +218,7 @@ async def _generated(client: GeminiClient, model: str, body: Mapping[str, Any]) 
             contents=_STAND_IN,
             config=types.GenerateContentConfig(
                 automatic_continuation=False,
+                automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
                 should_return_http_response=True,
                 http_options=client.options(client.settings.generate_timeout, body),
             ),
@@ -261,10 +259,6 @@ def _joined(response: Mapping[str, Any], parts: Sequence[Row]) -> Mapping[str, A
     return {**response, "candidates": [first], "usageMetadata": counts}
 
 
-def _checked(model: type[M], request: Any) -> M:
-    try:
-        return request if isinstance(request, model) else model.model_validate(request)
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise InvalidPayload(f"no {model.__name__}: {place + ': ' if place else ''}{first['msg']}") from error
+def _write_vectors(file: BinaryIO, vectors: Sequence[list[float]]) -> None:
+    for number, vector in enumerate(vectors):
+        file.write(encoded(Row(str(number), "ok", embedding=vector).as_json()))

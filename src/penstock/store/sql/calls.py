@@ -1,6 +1,8 @@
 """Remote calls inside a transaction: what may be sent, what is learned, and the money both take.
 
-Locks are taken in one order everywhere: the job, then the names that are held, then the call, then budgets.
+Groups of several processes must never wait for each other in a circle, so a group takes its locks in one order: all
+of its jobs, the budgets that it settles, its calls, and last the names of what its new calls will hold. Nobody sets a
+budget meanwhile.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ from penstock.engine.call import (
     RESTING,
     CallRow,
     decided_before,
+    held_also,
     held_by,
-    hold_also,
+    held_for,
     intended,
     learn,
     may_send,
@@ -26,7 +29,20 @@ from penstock.engine.call import (
 from penstock.engine.clock import to_the_tick
 from penstock.engine.errors import Halted, NotFound
 from penstock.engine.model import Event, JobRow
-from penstock.store.protocol import ANY_QUEUE, Budget, Intend, Intended, Learn, SetBudget, TakeCalls
+from penstock.store.protocol import (
+    ANY_QUEUE,
+    Budget,
+    ClaimJob,
+    Commit,
+    Control,
+    Intend,
+    Intended,
+    Learn,
+    Note,
+    SetBudget,
+    TakeCalls,
+    TakeLock,
+)
 from penstock.store.sql.claims import Claims
 from penstock.store.sql.requests import Ask, Contended, Steps, Tell
 
@@ -40,12 +56,48 @@ class Calls(Claims):
     def _held(self, job_id: str, epoch: int) -> Steps[JobRow]:
         raise NotImplementedError
 
+    def _foresee(self) -> Steps[None]:
+        """Lock the jobs that this group moves, and those that what it learns belongs to; then the budgets it
+        settles."""
+        about_calls = any(type(op) in (Intend, Learn) or (type(op) is Commit and op.move.until) for op in self.ops)
+        if self.exact or not about_calls:
+            return
+        jobs = {op.move.job for op in self.ops if isinstance(op, Commit)}
+        jobs |= {op.job for op in self.ops if isinstance(op, TakeLock | Note | Control | Intend | ClaimJob)}
+        facts = [op.fact for op in self.ops if isinstance(op, Learn)]
+        settled = {fact.call for fact in facts if fact.cost is not None or fact.kind == "lost"}
+        scopes: set[str] = set()
+        found = (yield Ask("holds_of_calls", (sorted({fact.call for fact in facts}),))) if facts else []
+        for call, job, holds in found:
+            jobs.add(job)
+            if call in settled:
+                scopes.update(_scopes(held_for(job, holds)))
+        yield Ask("hold_jobs", (sorted(jobs),))
+        if scopes:
+            yield Ask("lock_budgets", (sorted(scopes),))
+
+    def _hold_names(self) -> Steps[None]:
+        """Lock what the group's new calls will hold, before anything of it is counted: limits, and budgets that
+        there are."""
+        new = [op for op in self.ops if isinstance(op, Intend)]
+        if self.exact or not new:
+            return
+        names = {hold.name for op in new for hold in op.call.holds}
+        scopes: set[str] = set()
+        for job, tenant, batch in (yield Ask("hold_jobs", (sorted({op.job for op in new}),))):
+            scopes.update(budget.scopes_of(tenant, job, batch))
+        budgets = yield Ask("budgets", (sorted(scopes),))
+        names.update(budget.hold_name(scope) for scope, _, _ in budgets)
+        if names:
+            yield Ask("lock_limits", (sorted(names),))
+
     def _intend(self, op: Intend) -> Steps[Intended]:
         job = yield from self._held(op.job, op.epoch)
         found = yield Ask("last_call", (job.id, op.call.key))
         last = CallRow(*found[0]) if found else None
-        if last is not None and self.replay and (last.attempt, last.state) == (op.call.attempt, "intent"):
-            return Intended(last, last.epoch == op.epoch)
+        sent_again = last is not None and last.state == "intent"
+        if last is not None and self.replay and sent_again and (last.attempt, last.epoch) == (op.call.attempt, op.epoch):
+            return Intended(last, True)
         if not may_send(last, op.call):
             if last is None:
                 raise NotFound(f"job {job.id} has no call {op.call.key!r} yet")
@@ -53,10 +105,10 @@ class Calls(Claims):
         if job.gate:
             raise Halted(f"job {job.id} was asked to {job.gate}: nothing new is sent")
         scopes = budget.scopes_of(job.tenant, job.id, job.batch)
-        names = sorted({hold.name for hold in op.call.holds} | {budget.hold_name(scope) for scope in scopes})
-        yield Ask("lock_limits", (names,))
-        budgets = yield Ask("budgets", (sorted(scopes),))
-        held = dict((yield Ask("held_amounts", (names,))))
+        names = {hold.name for hold in op.call.holds} | {budget.hold_name(scope) for scope in scopes}
+        # In this order: of a call that ends between the two, both its hold and its cost count, never neither.
+        held = dict((yield Ask("held_amounts", (sorted(names),))))
+        budgets = yield Ask("budgets", (scopes,))
         holds = budget.admit(op.call, budgets, held, self.limits)
         row = intended(
             replace(op.call, holds=holds),
@@ -81,10 +133,10 @@ class Calls(Claims):
 
     def _learn(self, op: Learn) -> Steps[CallRow]:
         fact = op.fact
-        found = yield Ask("call", (fact.call,))
+        found = yield Ask("job_of_call", (fact.call,))
         if not found:
             raise NotFound(f"there is no call {fact.call}")
-        jobs = yield from self._lock_jobs([CallRow(*found[0]).job])
+        jobs = yield from self._lock_jobs([found[0][0]])
         found = yield Ask("lock_call", (fact.call,))
         if not found:
             raise Contended
@@ -104,7 +156,7 @@ class Calls(Claims):
         elif not was_live and row.state in LIVE:
             yield from self._hold(row)
         if row.cost != cost:
-            scopes = sorted(scope for name, _ in held_by(row) if (scope := budget.scope_of(name)) is not None)
+            scopes = _scopes(held_by(row))
             if scopes:
                 yield Tell("spend", [(row.cost - cost, scope) for scope in scopes])
         job = jobs.get(row.job)
@@ -133,30 +185,37 @@ class Calls(Claims):
         return rows
 
     def _set_budget(self, op: SetBudget) -> Steps[Budget | None]:
-        """A budget counts what its run has spent already; a tenant's begins to count when it is set."""
+        """A budget counts what its run has spent already, and its calls know of it; a tenant's begins to count when it
+        is set."""
         if op.most is None:
             yield Tell("drop_budget", [(op.scope,)])
             return None
         name = budget.hold_name(op.scope)
-        yield Ask("lock_limits", ([name],))
         known = yield Ask("budgets", ([op.scope],))
         if known:
             spent = known[0][2]
         else:
             kind, _, which = op.scope.partition(":")
-            found = yield Ask(
-                {"tenant": "calls_in_tenant", "job": "calls_of_job", "batch": "calls_in_batch"}[kind], (which,)
-            )
-            rows = [CallRow(*values) for values in found]
-            spent = 0 if kind == "tenant" else sum(row.cost for row in rows)
-            added = [row for row in rows if row.state in LIVE and hold_also(row, name, row.estimate)]
+            found = yield Ask(f"calls_of_{kind}", (which,))
+            spent = 0 if kind == "tenant" else sum(cost for *_, cost in found)
+            added = [
+                (call, state, estimate, more)
+                for call, job, holds, state, estimate, _ in found
+                if (more := held_also(job, holds, name, estimate)) is not None
+            ]
             if added:
-                yield Tell("put_calls", [_changing(row) for row in added])
-                yield Tell("insert_holds", [(name, row.id, row.estimate) for row in added])
+                yield Tell("put_holds", [(more, call) for call, _, _, more in added])
+            live = [(name, call, estimate) for call, state, estimate, _ in added if state in LIVE]
+            if live:
+                yield Tell("insert_holds", live)
         yield Tell("put_budget", [(op.scope, op.most, spent)])
         self.hints.add(ANY_QUEUE)
         held = dict((yield Ask("held_amounts", ([name],))))
         return Budget(op.scope, op.most, spent, held.get(name, 0))
+
+
+def _scopes(held: list[tuple[str, int]]) -> list[str]:
+    return sorted(scope for name, _ in held if (scope := budget.scope_of(name)) is not None)
 
 
 def told_of(row: CallRow, was: str, job: JobRow, now: float) -> Event | None:

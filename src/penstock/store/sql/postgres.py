@@ -27,7 +27,7 @@ from penstock.engine.errors import (
     StoreUnavailable,
 )
 from penstock.store import migrations
-from penstock.store.protocol import ANY_QUEUE, Applied, Beat, Leave, Op, SetLimits
+from penstock.store.protocol import ANY_QUEUE, Applied, Beat, Leave, Op, SetBudget, SetLimits
 from penstock.store.sql.postgres_connection import (
     CANNOT_WAIT,
     LOST,
@@ -55,7 +55,8 @@ _SQL = statements("postgresql")
 _CHANNEL = "penstock"
 _LONGEST_NOTE = 7000
 _LIMITS_KEY = "7302, 1"
-"""Advisory lock: shared by all transactions, alone for one that changes the limits that the others work with."""
+"""Advisory lock: shared by all transactions, alone for one that changes the limits or budgets that the others work
+with."""
 _SCHEMA_KEY = "7302, 2"
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 _OPENING = (
@@ -208,7 +209,7 @@ class _Writer:
         self.pid = 0
 
     async def apply(self, ops: Sequence[Op], *, replay: bool) -> Applied:
-        alone = any(type(op) is SetLimits for op in ops)
+        alone = any(type(op) in (SetLimits, SetBudget) for op in ops)
         lock = f"pg_advisory_xact_lock{'' if alone else '_shared'}({_LIMITS_KEY})"
 
         async def work(connection: Connection) -> Applied:

@@ -66,13 +66,16 @@ class Script(Calls):
                 submits.append((place, op.jobs))
             else:
                 one_by_one.append((place, op))
+        yield from self._foresee()
         if commits:
             others = yield from self._plain_commits(commits, answers)
             if others:
                 yield from self._commits(others, answers)
         if submits:
             yield from self._submits(submits, answers)
-        for kinds in (_OTHERS, _BY_ID, _BY_PRIORITY):
+        for kinds in (_OTHERS, _LOOKING, _SENDING, _BY_ID, _BY_PRIORITY):
+            if kinds is _SENDING:
+                yield from self._hold_names()
             for place, op in one_by_one:
                 handler = kinds.get(type(op))
                 if handler is None:
@@ -240,10 +243,10 @@ _OTHERS: dict[type, Handler] = {
     HandBack: Script._hand_back,
     Tidy: Script._tidy,
     Write: Script._write,
-    Intend: Script._intend,
     Learn: Script._learn,
-    TakeCalls: Script._take_calls,
     SetBudget: Script._set_budget,
 }
+_LOOKING: dict[type, Handler] = {TakeCalls: Script._take_calls}
+_SENDING: dict[type, Handler] = {Intend: Script._intend}
 _BY_ID: dict[type, Handler] = {ClaimJob: Script.claim_job}
 _BY_PRIORITY: dict[type, Handler] = {Claim: Script.claim}

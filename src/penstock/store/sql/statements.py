@@ -52,6 +52,8 @@ BATCH_COLUMNS = (
     "canceled", "follow_up",
 )  # fmt: skip
 BATCH_CHANGING = ("sealed", "finished", "members", "completed", "failed", "canceled", "follow_up")
+_CHARGED = "id, job, holds, state, estimate, cost"
+"""What a new budget asks of a call."""
 WORKER_COLUMNS = ("id", "started", "seen", "expires", "info")
 
 _INTEGERS = frozenset(
@@ -158,6 +160,7 @@ def statements(dialect: Dialect) -> dict[str, str]:
     ended, live, resting = (", ".join(f"'{state}'" for state in sorted(states)) for states in (ENDED, LIVE, RESTING))
     return {
         # Reading jobs in order to change them, always in the order of their ids.
+        "hold_jobs": f"SELECT id, tenant, batch FROM jobs WHERE id IN {w.among(1)} ORDER BY id {lock}",
         "lock_jobs": f"SELECT {job} FROM jobs WHERE id IN {w.among(1)} ORDER BY id {lock}",
         "held_by": f"SELECT {job} FROM jobs WHERE phase = 'held' AND worker IN {w.among(1)} ORDER BY id {lock}",
         "orphans": f"SELECT {job} FROM jobs WHERE phase = 'held' AND worker IN {w.among(1)} ORDER BY id {skip}",
@@ -249,7 +252,8 @@ def statements(dialect: Dialect) -> dict[str, str]:
             " AND workers.expires <= v.now AND NOT EXISTS (SELECT 1 FROM jobs WHERE phase = 'held' AND worker = v.again)",
         ),
         # Remote calls: a row each, what the live ones hold, and what may be spent.
-        "call": f"SELECT {call} FROM calls WHERE id = {one}",
+        "job_of_call": f"SELECT job FROM calls WHERE id = {one}",
+        "holds_of_calls": f"SELECT id, job, holds FROM calls WHERE id IN {w.among(1)}",
         "lock_call": f"SELECT {call} FROM calls WHERE id = {one} {lock}",
         "last_call": f"SELECT {call} FROM calls WHERE job = {one} AND key = {two} ORDER BY attempt DESC LIMIT 1",
         "insert_calls": w.insert("calls", CALL_COLUMNS, "ON CONFLICT DO NOTHING"),
@@ -262,9 +266,9 @@ def statements(dialect: Dialect) -> dict[str, str]:
         "superseded": f"SELECT 1 FROM calls WHERE job = {one} AND key = {two} AND attempt > {w.arg(3, 'bigint')} LIMIT 1",
         # A job that was canceled, or is done without waiting for them, wants its calls no more; a failed one may be retried.
         "orphan_calls": (
-            f"UPDATE calls SET unwanted = 1, due = {w.pick('?1', '($1::float8[])[1]')} WHERE unwanted = 0"
-            " AND state IN ('intent', 'submitted', 'running', 'overdue') AND EXISTS (SELECT 1 FROM jobs WHERE jobs.id = calls.job"
-            " AND jobs.status IN ('canceling', 'canceled', 'completed'))"
+            f"UPDATE calls SET unwanted = 1, due = {w.pick('?1', '($1::float8[])[1]')} WHERE id IN (SELECT id FROM calls"
+            " WHERE unwanted = 0 AND state IN ('intent', 'submitted', 'running', 'overdue') AND EXISTS (SELECT 1 FROM jobs"
+            f" WHERE jobs.id = calls.job AND jobs.status IN ('canceling', 'canceled', 'completed')) {skip})"
         ),
         "inherit_calls": w.pick(
             "UPDATE calls SET job = ?1, unwanted = 0 WHERE job = ?2",
@@ -278,7 +282,6 @@ def statements(dialect: Dialect) -> dict[str, str]:
             "UPDATE budgets SET scope = ?1 WHERE scope = ?2",
             "UPDATE budgets SET scope = v.new FROM unnest($1::text[], $2::text[]) AS v(new, old) WHERE budgets.scope = v.old",
         ),
-        "calls_of_job": f"SELECT {call} FROM calls WHERE job = {one} ORDER BY id {lock}",
         "strip_calls": w.pick(
             f"UPDATE calls SET prepared = '{{}}', result = NULL WHERE job = ?1 AND state IN ({ended})",
             "UPDATE calls SET prepared = '{}', result = NULL FROM unnest($1::text[]) AS v(job)"
@@ -287,7 +290,8 @@ def statements(dialect: Dialect) -> dict[str, str]:
         "insert_holds": w.insert("holds", ("name", "call", "amount"), "ON CONFLICT DO NOTHING"),
         "free_holds": w.delete("holds", ("call",)),
         "held_amounts": f"SELECT name, CAST(sum(amount) AS bigint) FROM holds WHERE name IN {w.among(1)} GROUP BY name",
-        "budgets": f"SELECT scope, most, spent FROM budgets WHERE scope IN {w.among(1)} ORDER BY scope {lock}",
+        "budgets": f"SELECT scope, most, spent FROM budgets WHERE scope IN {w.among(1)} ORDER BY scope",
+        "lock_budgets": f"SELECT scope FROM budgets WHERE scope IN {w.among(1)} ORDER BY scope {lock}",
         "put_budget": w.insert("budgets", ("scope", "most", "spent"), "ON CONFLICT (scope) DO UPDATE SET most = excluded.most"),
         "drop_budget": w.delete("budgets", ("scope",)),
         "spend": w.pick(
@@ -295,10 +299,10 @@ def statements(dialect: Dialect) -> dict[str, str]:
             "UPDATE budgets SET spent = spent + v.amount FROM unnest($1::bigint[], $2::text[]) AS v(amount, scope)"
             " WHERE budgets.scope = v.scope",
         ),
-        "calls_in_tenant": f"SELECT {call} FROM calls WHERE tenant = {one} AND state IN ({live}) ORDER BY id {lock}",
-        "calls_in_batch": (
-            f"SELECT {call} FROM calls WHERE job IN (SELECT job FROM members WHERE batch = {one}) ORDER BY id {lock}"
-        ),
+        "calls_of_tenant": f"SELECT {_CHARGED} FROM calls WHERE tenant = {one} AND state IN ({live})",
+        "calls_of_job": f"SELECT {_CHARGED} FROM calls WHERE job = {one}",
+        "calls_of_batch": f"SELECT {_CHARGED} FROM calls WHERE job IN (SELECT job FROM members WHERE batch = {one})",
+        "put_holds": w.update("calls", ("holds",), ("id",)),
         # Limits and schedules.
         "drop_limits": "DELETE FROM limits",
         "insert_limits": w.insert("limits", ("key", "most")),
