@@ -1,5 +1,5 @@
-"""What a step needs to talk to Gemini: requests for the remotes `gemini.batch`, `gemini.generate` and `gemini.embed`, and
-the rows that a batch brings home."""
+"""What a step needs to talk to Gemini: requests for the remotes `gemini.batch`, `gemini.generate` and `gemini.embed`,
+and the rows that a batch brings home."""
 
 from penstock.remote.gemini.batch_input import BatchRequest, BatchRow
 from penstock.remote.gemini.requests import data, embed_request, file, generate_request, text

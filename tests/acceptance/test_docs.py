@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import os
 import re
 import shlex
@@ -227,13 +228,17 @@ def command_of(words: list[str]) -> click.Command:
 def test_the_commands_on_a_page_exist(page: Path) -> None:
     makefile = (ROOT / "Makefile").read_text()
     for block in blocks_of(page, "sh", "console"):
+        shows_output = re.search(r"^\$ ", block.text, re.MULTILINE) is not None
         for number, line in enumerate(block.text.splitlines(), block.line + 1):
+            if shows_output and not line.startswith("$ "):
+                continue
             words = shlex.split(line.removeprefix("$ "), comments=True)
             while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
                 words = words[1:]
+            words = list(itertools.takewhile(lambda word: not re.match(r"[|;>&]|\$\(", word), words))
             try:
                 if words[:1] == ["penstock"]:
-                    command_of([word for word in words[1:] if word != "&"])
+                    command_of(words[1:])
                 elif words[:1] == ["make"]:
                     assert f"\n{words[1]}:" in makefile, f"there is no target {words[1]}"
             except AssertionError as error:

@@ -20,6 +20,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from penstock.engine.call import LIVE
 from penstock.engine.errors import (
     CommitUnknown,
     InvalidConfiguration,
@@ -380,6 +381,8 @@ def test_a_limit_holds_whoever_claims_at_once(postgres_url: str) -> None:
     asyncio.run(go())
 
 
+LIVE_STATES = ", ".join(f"'{state}'" for state in sorted(LIVE))
+
 BROKEN_RULES = {
     "a worker that is gone holds a job": (
         "SELECT id FROM jobs WHERE phase = 'held' AND due IS NULL AND worker NOT IN (SELECT id FROM workers)"
@@ -405,6 +408,21 @@ BROKEN_RULES = {
     ),
     "a batch that ended has no follow-up": (
         'SELECT id FROM batches WHERE (finished IS NOT NULL AND "then" IS NOT NULL) <> (follow_up IS NOT NULL)'
+    ),
+    "a call that is not live holds something": (
+        f"SELECT id FROM calls WHERE state NOT IN ({LIVE_STATES}) AND id IN (SELECT call FROM holds)"
+    ),
+    "a live call does not hold what it should": (
+        f"SELECT id FROM calls c WHERE state IN ({LIVE_STATES})"
+        " AND json_array_length(holds::json) <> (SELECT count(*) FROM holds WHERE call = c.id)"
+    ),
+    "a job's budget is charged wrongly": (
+        "SELECT scope FROM budgets WHERE scope LIKE 'job:%'"
+        " AND spent <> (SELECT coalesce(sum(cost), 0) FROM calls WHERE 'job:' || job = scope)"
+    ),
+    "a call belongs to a run that was retried": (
+        "SELECT c.id FROM calls c JOIN jobs j ON j.id = c.job JOIN history h ON h.kind = 'retry' JOIN jobs n ON n.id = h.job"
+        " WHERE (n.tenant, n.workflow, n.key, n.run) = (j.tenant, j.workflow, j.key, j.run + 1)"
     ),
     "a tick was counted twice": "SELECT job FROM history WHERE move > 0 GROUP BY job, move HAVING count(*) > 1",
 }

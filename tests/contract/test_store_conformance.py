@@ -7,19 +7,26 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import asyncpg
 import pytest
 
+from penstock.engine.call import LIVE, MOVES, RESTING, CallRow
+from penstock.engine.model import STATUSES, JobRow
 from penstock.store.conformance import Coverage, ManualClock, compare
 from penstock.store.memory import MemoryStore
-from penstock.store.protocol import LockRow
+from penstock.store.protocol import Budget, Commit, Intend, Intended, Landed, Learn, LockRow, SetBudget
 from penstock.store.schema import metadata
 from penstock.store.sql.postgres import PostgresStore
 from penstock.store.sql.sqlite import SqliteStore
 
 LENGTH = 60
+
+BEFORE_MIDNIGHT = 20 * 86_400 - 60.0
+"""Costs are also added up by day."""
 
 
 @pytest.fixture
@@ -38,7 +45,7 @@ def test_sqlite_answers_as_the_oracle(first: int, quick_folder: Path) -> None:
     empty = quick_folder / "empty.db"
 
     async def conform(seed: int) -> None:
-        clock = ManualClock()
+        clock = ManualClock(BEFORE_MIDNIGHT)
         path = quick_folder / "store.db"
         shutil.copy(empty, path)
         store = SqliteStore(path, clock=clock, inline=True)
@@ -60,7 +67,7 @@ def test_sqlite_answers_as_the_oracle(first: int, quick_folder: Path) -> None:
 
 def test_postgres_answers_as_the_oracle(postgres_url: str) -> None:
     async def all_seeds() -> None:
-        clock = ManualClock()
+        clock = ManualClock(BEFORE_MIDNIGHT)
         store = PostgresStore(postgres_url, clock=clock)
         await store.open()
         cleaner = await asyncpg.connect(postgres_url)
@@ -98,7 +105,131 @@ def test_sequences_reach_every_operation_done_and_refused() -> None:
     wanted |= {("OpenBatch", "done"), ("OpenBatch", "InvalidRequest"), ("SetLimits", "done"), ("SetSchedule", "done")}
     wanted |= {("Fire", "done"), ("Fire", "nothing"), ("Fire", "Conflict")}
     wanted |= {(k, v) for k in ("RemoveSchedule", "Beat", "Leave", "HandBack", "Tidy") for v in ("done", "nothing")}
+    wanted |= _wanted_of_calls()
     assert wanted <= coverage.seen.keys(), f"never seen: {sorted(wanted - coverage.seen.keys())}"
+
+
+def _wanted_of_calls() -> set[tuple[str, str]]:
+    verdicts = ("done", "nothing", "Blocked", "OverBudget", "Halted", "LostClaim", "Permanent", "NotFound")
+    wanted = {("Intend", verdict) for verdict in verdicts} | {("TakeCalls", "done"), ("TakeCalls", "nothing")}
+    wanted |= {(f"Learn {kind}", after) for kind, moves in MOVES.items() for after in moves.values()}
+    wanted |= {(f"Learn {kind}", "Conflict") for kind in ("adopt", "resubmit", "discard")}
+    wanted |= {("Learn running", "NotFound"), ("Learn guessed", "InvalidRequest"), ("Learn adopt", "InvalidRequest")}
+    wanted |= {("Learn missed", "intent"), ("Learn unwanted", "submitted"), ("Learn checked", "absent")}
+    wanted |= {("Learn collected", "lost"), ("Learn succeeded", "collected"), ("Learn resubmit", "cancelled")}
+    wanted |= {("told of a job that is", how) for how in (*STATUSES, "gone", "stripped")}
+    wanted |= {("told of a call that is", "inherited")}
+    wanted |= {("sent again after", state) for state in ("absent", "lost", "failed", "expired", "cancelled", "unsent")}
+    waits = ("intent", "submitted", "collected", "failed", "absent", "lost", "quarantined", "unsent")
+    wanted |= {("waits for a call that is", state) for state in waits}
+    wanted |= {
+        (f"budget of a {kind}", how) for kind in ("tenant", "job", "batch") for how in ("set", "changed", "removed")
+    }
+    return wanted
+
+
+class ForgetsResources(MemoryStore):
+    """Claims see the ticks that run, not what unfinished calls hold."""
+
+    def _fits(self, row: JobRow) -> bool:
+        kept, self.call_rows = self.call_rows, {}
+        try:
+            return super()._fits(row)
+        finally:
+            self.call_rows = kept
+
+
+class WaitsForTheEnded(MemoryStore):
+    def _commit(self, op: Commit) -> Landed:
+        return super()._commit(replace(op, move=replace(op.move, until=())))
+
+    _DO: ClassVar = {**MemoryStore._DO, Commit: _commit}
+
+
+class WakesNobody(MemoryStore):
+    def _tell_job(self, job: JobRow, row: CallRow, was: str) -> None:
+        if row.state not in RESTING:
+            super()._tell_job(job, row, was)
+
+
+class InheritsNothing(MemoryStore):
+    def _inherit_calls(self, new: str, old: str) -> None:
+        pass
+
+
+class InheritsNoBudget(MemoryStore):
+    def _inherit_calls(self, new: str, old: str) -> None:
+        kept, self.budget_rows = self.budget_rows, {}
+        super()._inherit_calls(new, old)
+        self.budget_rows = kept
+
+
+class OrphansNothing(MemoryStore):
+    def _orphan_calls(self) -> None:
+        pass
+
+
+class StripsNothing(MemoryStore):
+    def _strip_calls(self, job: str) -> None:
+        pass
+
+
+class ChargesOnce(MemoryStore):
+    """What is learned of a call's cost later is not charged."""
+
+    def _learn(self, op: Learn) -> CallRow:
+        before = dict(self.budget_rows)
+        known = self.call_rows.get(op.fact.call)
+        ended = known is not None and known.state not in LIVE
+        row = super()._learn(op)
+        if ended:
+            self.budget_rows = before
+        return row
+
+    _DO: ClassVar = {**MemoryStore._DO, Learn: _learn}
+
+
+class CountsFromNow(MemoryStore):
+    """A new budget does not know of the calls that are under way."""
+
+    def _set_budget(self, op: SetBudget) -> Budget | None:
+        kept, self.call_rows = self.call_rows, {}
+        try:
+            return super()._set_budget(op)
+        finally:
+            self.call_rows = kept
+
+    _DO: ClassVar = {**MemoryStore._DO, SetBudget: _set_budget}
+
+
+class SendsTwice(MemoryStore):
+    """What an unknown COMMIT stored is not found again."""
+
+    def _intend(self, op: Intend) -> Intended:
+        kept, self._replay = self._replay, False
+        try:
+            return super()._intend(op)
+        finally:
+            self._replay = kept
+
+    _DO: ClassVar = {**MemoryStore._DO, Intend: _intend}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ForgetsResources, WaitsForTheEnded, WakesNobody, InheritsNothing, InheritsNoBudget, OrphansNothing,
+        StripsNothing, ChargesOnce, CountsFromNow, SendsTwice,
+    ],
+)  # fmt: skip
+def test_a_store_that_is_wrong_about_calls_is_found_out(wrong: type[MemoryStore]) -> None:
+    async def differ() -> None:
+        for seed in range(100):
+            clock = ManualClock()
+            await compare(MemoryStore(clock), wrong(clock), clock=clock, seed=seed, length=LENGTH)
+
+    with pytest.raises(AssertionError, match="seed"):
+        asyncio.run(differ())
 
 
 def test_a_difference_names_the_seed_and_the_shortest_sequence() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.output import without_password
+from penstock.store import migrations
 from tests.support.cli import Cli
 
 ROOT = os.getuid() == 0
@@ -136,7 +137,7 @@ def test_a_database_from_a_newer_penstock_is_left_alone(cli: Cli) -> None:
     assert path.read_bytes() == before
 
     database = sqlite3.connect(path)
-    database.execute("UPDATE alembic_version SET version_num = '0001'")
+    database.execute("UPDATE alembic_version SET version_num = ?", (migrations.HEAD,))
     database.commit()
     database.close()
     assert cli.job(job_id)["status"] == "queued"

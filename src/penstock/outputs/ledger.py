@@ -11,7 +11,7 @@ import fcntl
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol, TextIO, runtime_checkable
 
 from penstock.engine.errors import InvalidRequest, PenstockError
 from penstock.outputs.files import Content, Stored, checked_output, drop_older, fingerprint, publish, store_version
@@ -31,6 +31,7 @@ log = logging.getLogger("penstock.outputs")
 Statement = tuple[str, dict[str, Any]]
 
 
+@runtime_checkable
 class Database(Protocol):
     """What the ledger needs of a store: answers to SQL questions."""
 
@@ -48,7 +49,7 @@ class Outputs:
 
     def connect(self, store: object, write: Callable[[Statement], Awaitable[None]]) -> None:
         """`write` carries out a statement on the same store, outside of a tick."""
-        self._store = store if callable(getattr(store, "rows", None)) else None
+        self._store = store if isinstance(store, Database) and callable(store.rows) else None
         self._carry_out = write
 
     def path(self, name: str, *, tenant: str = "default") -> Path:

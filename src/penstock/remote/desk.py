@@ -210,8 +210,8 @@ class CallDesk:
 
     async def _send(self, row: CallRow, order: Order, remote: Remote, began: float) -> CallRow:
         if self._too_late(row, began):
-            told = Fact(call=row.id, kind="refused", error="not sent in time", intent=row.submit_before)
-            await self.learn(told)
+            late = Fact(call=row.id, kind="refused", error="not sent in time", intent=row.submit_before)
+            await self.learn(late)
             raise Transient(f"call {row.key!r} was not sent within {self._pace.window:g} s of its intent")
         try:
             async with asyncio.timeout(remote.submit_timeout):

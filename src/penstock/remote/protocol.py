@@ -49,7 +49,7 @@ class Plan:
 
     model: str = ""
     estimate: int = 0
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     holds: tuple[Hold, ...] = ()
     prepared: Mapping[str, Any] = field(default_factory=dict)
 
@@ -60,7 +60,7 @@ class Collected:
     and what it cost, in millionths of a dollar."""
 
     result: Any
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     cost: int = 0
 
 

@@ -40,7 +40,7 @@ class Pace:
     after which a call that never arrived is looked for once more."""
 
     window: float = 60.0
-    lease: float = 60.0
+    lease: float = 20.0
     look_again: float = LOOK_AGAIN_AFTER_ABSENCE
 
 

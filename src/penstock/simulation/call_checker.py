@@ -58,7 +58,7 @@ class CallChecker:
     def after(self, ops: Sequence[Op], answers: Sequence[Any], earlier: Callable[[str], Seen | None]) -> None:
         """Called when a transaction was made that may have changed calls. `earlier`: what a job was before it."""
         decisions = {op.fact.call: op.fact.kind for op in ops if type(op) is Learn and op.fact.kind in rules.DECIDED}
-        begun: list[CallRow] = []
+        begun: list[tuple[CallRow, bool]] = []
         changed = False
         for row in self._view.calls.values():
             before = self._seen.get(row.id)
@@ -70,11 +70,11 @@ class CallChecker:
             self._check_change(before, row, decisions.get(row.id))
             if row.submit_before is not None and (before is None or before.submit_before != row.submit_before):
                 self._intended[row.id] = self._world.loop.time()
-                begun.append(row)
+                begun.append((row, before is None or before.state not in rules.KEEPING))
             if row.unwanted and not (before and before.unwanted):
                 self._unwanted[row.id] = self._world.loop.time()
             self._seen[row.id] = CallSeen._make(_columns(row))
-        self._check_admitted(begun, earlier)
+        self._check_begun(begun, earlier)
         if changed or any(type(op) is SetBudget for op in ops):
             self._check_spent({op.scope for op in ops if type(op) is SetBudget})
         for op, answer in zip(ops, answers, strict=True):
@@ -92,7 +92,7 @@ class CallChecker:
             return
         provider = self._world.providers[row.remote]
         label = _label(row)
-        if row.state == "lost" and provider.guarantee != "repeatable":
+        if row.state == "lost" and provider.guarantee != "repeatable" and not _given_up(provider, row):
             self._world.fail("a remote's guarantee", f"call {row.id} ({where}) can be looked up, and is {row.state}")
         if row.state in ("absent", "failed", "expired", "cancelled") and decision is None:
             if label in self._world.broken or row.id in self._overruled:
@@ -116,14 +116,14 @@ class CallChecker:
         if result.get("label") != _label(row):
             self._world.fail("nothing is lost", f"call {row.id} ({where}) brought home {result}")
 
-    def _check_admitted(self, begun: list[CallRow], earlier: Callable[[str], Seen | None]) -> None:
+    def _check_begun(self, begun: list[tuple[CallRow, bool]], earlier: Callable[[str], Seen | None]) -> None:
         if not begun:
             return
         held = rules.held(self._view.calls.values())
-        for row in begun:
+        for row, admitted in begun:
             for wrong in rules.begins(row, earlier(row.job), most=MOST_ATTEMPTS + MOST_REPEATS):
                 self._world.fail("gates", f"call {row.id}: {wrong}")
-            names = [name for name, _ in from_json(row.holds)]
+            names = [name for name, _ in from_json(row.holds)] if admitted else []
             for wrong in rules.over_limit(held, names, self._view.limits, {TOKENS.name: TOKENS.most or 0}):
                 self._world.fail("limits", wrong)
             for wrong in rules.over_budget(held, names, self._view.budgets):
@@ -205,7 +205,7 @@ class CallChecker:
         state = work.state(provider.now)
         decided = row.state in ("quarantined", "discarded") or row.id in self._overruled
         since = self._unwanted.get(row.id)
-        if since is not None and not decided and not work.cancels:
+        if since is not None and not decided and not work.cancels and row.state != "lost":
             peace = max(since, self._world.peace)
             if work.over() - peace > TIME_TO_STOP:
                 self._world.fail(
@@ -213,7 +213,7 @@ class CallChecker:
                 )
         if decided or _label(row) in self._world.broken or len(provider.of(work.label)) > 1:
             return
-        if state == "running":
+        if state == "running" and row.state not in ("lost", "unsent"):
             self._world.fail("cancel", f"all is over, and {work.id} still runs for call {row.id}, which is {row.state}")
         if state != "succeeded":
             return
@@ -225,6 +225,11 @@ class CallChecker:
                 self._world.fail("nothing is lost", f"{work.id} cost {work.charge}; call {row.id} says {row.cost}")
         elif not (provider.guarantee == "callee_dedup" and row.state == "unsent"):
             self._world.fail("nothing is lost", f"{work.id} was paid for, and call {row.id} is {row.state}")
+
+
+def _given_up(provider: Provider, row: CallRow) -> bool:
+    """Nobody will send it again, and it cannot be looked for: it counts as paid."""
+    return provider.guarantee == "callee_dedup" and bool(row.unwanted)
 
 
 def _label(row: CallRow) -> str:

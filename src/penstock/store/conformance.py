@@ -507,7 +507,8 @@ class _Operations:
         return Tidy(self._rng.choice(ages), self._rng.choice(ages), self._rng.choice((1, 3, 500)))
 
     def intend(self) -> Op:
-        row = self._held()
+        callers = [row for row in self._jobs if row.phase == "held" and self.calls.has(row.id)]
+        row = self._rng.choice(callers) if callers and self._maybe(0.4) else self._held()
         return self.claim() if row is None else self.calls.intend(row)
 
     def learn(self) -> Op:

@@ -46,7 +46,7 @@ _BUDGETS = (None, 0, 50, 200, 1000, 1000)
 _LIKELY: dict[str, tuple[str, ...]] = {
     "intent": ("sent", "sent", "found", "absent", "lost", "refused", "collected", "doubted", "missed"),
     "unsent": ("sent",),
-    "submitted": ("running", "late", "succeeded", "doubted", "failed", "cancelled", "unwanted"),
+    "submitted": ("running", "late", "succeeded", "doubted", "failed", "expired", "cancelled", "unwanted"),
     "running": ("running", "late", "succeeded", "expired", "missed"),
     "overdue": ("running", "succeeded", "cancelled", "expired"),
     "succeeded": ("collected", "collected", "missed", "failed"),
@@ -82,6 +82,9 @@ class CallOperations:
     def moments(self) -> list[float]:
         """When somebody is to look at a call."""
         return [call.due for call in self._calls if call.due is not None]
+
+    def has(self, job: str) -> bool:
+        return any(call.job == job for call in self._calls)
 
     def intend(self, job: JobRow) -> Intend:
         rng = self._rng

@@ -18,6 +18,7 @@ from penstock.engine.call import (
     LIVE,
     RESTING,
     CallRow,
+    Hold,
     decided_before,
     held_also,
     held_by,
@@ -95,8 +96,8 @@ class Calls(Claims):
         job = yield from self._held(op.job, op.epoch)
         found = yield Ask("last_call", (job.id, op.call.key))
         last = CallRow(*found[0]) if found else None
-        sent_again = last is not None and last.state == "intent"
-        if last is not None and self.replay and sent_again and (last.attempt, last.epoch) == (op.call.attempt, op.epoch):
+        unheard = last is not None and last.state == "intent"
+        if last is not None and self.replay and unheard and (last.attempt, last.epoch) == (op.call.attempt, op.epoch):
             return Intended(last, True)
         if not may_send(last, op.call):
             if last is None:
@@ -104,12 +105,16 @@ class Calls(Claims):
             return Intended(last, False)
         if job.gate:
             raise Halted(f"job {job.id} was asked to {job.gate}: nothing new is sent")
-        scopes = budget.scopes_of(job.tenant, job.id, job.batch)
-        names = {hold.name for hold in op.call.holds} | {budget.hold_name(scope) for scope in scopes}
-        # In this order: of a call that ends between the two, both its hold and its cost count, never neither.
-        held = dict((yield Ask("held_amounts", (sorted(names),))))
-        budgets = yield Ask("budgets", (scopes,))
-        holds = budget.admit(op.call, budgets, held, self.limits)
+        if last is not None and unheard:
+            # It is sent again, and holds what it needs already.
+            holds = tuple(Hold(name, amount) for name, amount in held_by(last))
+        else:
+            scopes = budget.scopes_of(job.tenant, job.id, job.batch)
+            names = {hold.name for hold in op.call.holds} | {budget.hold_name(scope) for scope in scopes}
+            # In this order: of a call that ends between the two, both its hold and its cost count, never neither.
+            held = dict((yield Ask("held_amounts", (sorted(names),))))
+            budgets = yield Ask("budgets", (scopes,))
+            holds = budget.admit(op.call, budgets, held, self.limits)
         row = intended(
             replace(op.call, holds=holds),
             last,
@@ -123,7 +128,8 @@ class Calls(Claims):
             yield Tell("put_calls", [_changing(row)])
         elif (yield Tell("insert_calls", [_whole(row)])) != 1:
             raise Contended
-        yield from self._hold(row)
+        if not unheard:
+            yield from self._hold(row)
         return Intended(row, True)
 
     def _hold(self, row: CallRow) -> Steps[None]:
@@ -181,7 +187,7 @@ class Calls(Claims):
         for row in rows:
             row.due = to_the_tick(self.now + op.lease)
         if rows:
-            yield Tell("put_calls", [_changing(row) for row in rows])
+            yield Tell("lease_calls", [(row.due, row.id) for row in rows])
         return rows
 
     def _set_budget(self, op: SetBudget) -> Steps[Budget | None]:

@@ -262,6 +262,7 @@ def statements(dialect: Dialect) -> dict[str, str]:
             f"SELECT {call} FROM calls WHERE due IS NOT NULL AND due <= {now} AND remote IN {w.among(2)} ORDER BY due, id"
             f" LIMIT {w.arg(3, 'bigint')} {skip}"
         ),
+        "lease_calls": w.update("calls", ("due",), ("id",)),
         "over_calls": f"SELECT 1 FROM calls WHERE id IN {w.among(1)} AND state IN ({resting}) LIMIT 1",
         "superseded": f"SELECT 1 FROM calls WHERE job = {one} AND key = {two} AND attempt > {w.arg(3, 'bigint')} LIMIT 1",
         # A job that was canceled, or is done without waiting for them, wants its calls no more; a failed one may be retried.
@@ -271,8 +272,8 @@ def statements(dialect: Dialect) -> dict[str, str]:
             f" WHERE jobs.id = calls.job AND jobs.status IN ('canceling', 'canceled', 'completed')) {skip})"
         ),
         "inherit_calls": w.pick(
-            "UPDATE calls SET job = ?1, unwanted = 0 WHERE job = ?2",
-            "UPDATE calls SET job = v.new, unwanted = 0 FROM unnest($1::text[], $2::text[]) AS v(new, old) WHERE calls.job = v.old",
+            "UPDATE calls SET job = ?1 WHERE job = ?2",
+            "UPDATE calls SET job = v.new FROM unnest($1::text[], $2::text[]) AS v(new, old) WHERE calls.job = v.old",
         ),
         "inherit_holds": w.pick(
             "UPDATE holds SET name = ?1 WHERE name = ?2",
