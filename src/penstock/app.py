@@ -317,7 +317,7 @@ class Penstock:
         self, call_id: str, decision: str, *, provider_id: str | None = None, actor: str | None = None
     ) -> Call:
         """What a person decides about a quarantined call: `adopt` it (with the id it has at the other side), `resubmit`
-        it, or `discard` it. A job that was parked for it goes on."""
+        it, or `discard` it; or `cancel` one that is under way. A job that was parked for it goes on."""
         return call_view(await self.engine.decide_call(call_id, decision, provider_id=provider_id, actor=actor))
 
     async def costs(

@@ -27,12 +27,18 @@ from pathlib import Path
 
 import click
 import pytest
+from PIL import Image, ImageDraw, ImageFont
 
 import penstock
+import penstock.gemini
 from penstock.cli.main import penstock as command_line
 from penstock.engine import errors
+from penstock.engine.call import ENDED, LIVE, MOVES, STATES
 from penstock.engine.model import STATUSES
+from penstock.gemini_local.faults import KINDS
 from penstock.gemini_local.launch import stop
+from penstock.gemini_local.routes import OPERATIONS
+from penstock.remote import pool
 from penstock.simulation.rules import EDGES
 
 ROOT = Path(__file__).parents[2]
@@ -164,7 +170,8 @@ def test_the_commands_on_a_page_do_what_it_says(page: Path, folder: Path) -> Non
         if block.title is not None:
             (folder / block.title).write_text(block.text)
     commands = commands_of(page)
-    script = "".join(f"{{\n{command.text}\n}}\necho; echo '{MARK}'$?\n" for command in commands).replace(PORT, port)
+    runs = [f"{{\n{command.text}\n}}\ncode=$?; echo; echo '{MARK}'$code\n" for command in commands]
+    script = "".join(runs).replace(PORT, port)
     (folder / "page.sh").write_text(script)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     errors = folder / "page.stderr"
@@ -196,6 +203,18 @@ def test_the_readmes_program_goes_on_after_kill_9(tmp_path: Path) -> None:
     again = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=PATIENCE)
     assert again.returncode == 0, again.stderr
     assert again.stdout.split() == ["3", "4", "5", "6", "done"]
+
+
+def test_the_readmes_gemini_program_reads_a_page(folder: Path) -> None:
+    (block,) = [block for block in blocks_of(ROOT / "README.md", "python") if block.title == "read.py"]
+    (folder / "read.py").write_text(block.text)
+    page = Image.new("L", (900, 200), "white")
+    ImageDraw.Draw(page).text((60, 60), "A penstock is a pipe", fill="black", font=ImageFont.load_default(size=48))
+    page.save(folder / "scan.png")
+    command = [sys.executable, "-W", "error", "read.py", "scan.png"]
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "['A penstock is a pipe']\n"
 
 
 def wait_for_payload(store: Path, payload: str) -> None:
@@ -321,6 +340,48 @@ def test_the_states_page_shows_every_status_and_every_legal_change() -> None:
     for row in re.findall(r"^\| (submit|`\w+`) → `(\w+)` \|", text, re.MULTILINE):
         told[row[0].strip("`") if row[0] != "submit" else ""].add(row[1])
     assert told == {status: set(edges) for status, edges in EDGES.items()}
+
+
+def ticked(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_the_states_page_shows_every_state_of_a_call_and_every_legal_change() -> None:
+    text = (ROOT / "docs/reference/states.md").read_text()
+    assert set(STATES) <= documented("states.md")
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \| (yes)? ?\| ?(yes)? ?\|$", text, re.MULTILINE)
+    assert {row[0] for row in rows if row[2]} == LIVE
+    assert {row[0] for row in rows if row[3]} == ENDED
+    section = text.partition("### Legal changes of calls")[2].partition("\n## ")[0]
+    told = {
+        (kind, before, after)
+        for kind, befores, after in re.findall(r"^\| `(\w+)` \| ([^|]+) \| `(\w+)` \|", section, re.MULTILINE)
+        for before in ticked(befores)
+    }
+    moves = {(kind, *move) for kind, each in MOVES.items() for move in each.items()}
+    assert told == {move for move in moves if move[1] != move[2]}
+
+
+def test_the_local_geminis_page_shows_every_operation_and_every_fault() -> None:
+    text = (ROOT / "docs/reference/local-gemini.md").read_text()
+    told = {
+        kind: (scope, tuple(ticked(where)), set(ticked(options)))
+        for kind, scope, where, options in re.findall(
+            r"^\| `(\w+)` \| (request|file|job|row|result) \| ([^|]*) \| ([^|]*) \|", text, re.MULTILINE
+        )
+    }
+    assert told == {name: (kind.scope, kind.where, set(kind.options)) for name, kind in KINDS.items()}
+    endpoints = text.partition("## Endpoints")[2].partition("\n## ")[0]
+    named = {name for cell in re.findall(r"^\| (`\w+`[^|]*) \|", endpoints, re.MULTILINE) for name in ticked(cell)}
+    assert named == OPERATIONS
+
+
+def test_what_authors_import_from_elsewhere_is_documented() -> None:
+    """The helpers for Gemini, and the pool's errors."""
+    assert set(penstock.gemini.__all__) <= documented("python.md")
+    raised = {name for name in pool.__all__ if isinstance(getattr(pool, name), type)}
+    raised = {name for name in raised if issubclass(getattr(pool, name), Exception)}
+    assert raised <= documented("errors.md")
 
 
 def test_the_tests_that_the_rules_page_names_exist() -> None:

@@ -119,7 +119,8 @@ def _wanted_of_calls() -> set[tuple[str, str]]:
     wanted |= {("Learn collected", "lost"), ("Learn succeeded", "collected"), ("Learn resubmit", "cancelled")}
     wanted |= {("told of a job that is", how) for how in (*STATUSES, "gone", "stripped")}
     wanted |= {("told of a call that is", "inherited")}
-    wanted |= {("sent again after", state) for state in ("absent", "lost", "failed", "expired", "cancelled", "unsent")}
+    again = ("intent", "unsent", "absent", "lost", "failed", "expired", "cancelled")
+    wanted |= {("sent again after", state) for state in again}
     waits = ("intent", "submitted", "collected", "failed", "absent", "lost", "quarantined", "unsent")
     wanted |= {("waits for a call that is", state) for state in waits}
     wanted |= {

@@ -189,6 +189,45 @@ def test_a_canceled_job_is_canceled_at_the_provider(tmp_path: Path) -> None:
     assert provider.works["work-1"].state == "cancelled"
 
 
+def test_an_overdue_call_is_shown_and_can_be_split(tmp_path: Path) -> None:
+    provider = Provider(finishes="running", overdue_after=0.05)
+    workflow = Workflow("ask", payload=dict[str, Any])
+
+    @workflow.step
+    async def ask(payload: dict[str, Any], ctx: Context) -> Any:
+        whole = await ctx.call(provider, "whole", [1, 2])
+        if whole.state == "overdue":
+            await ctx.cancel_call(whole)
+        if not whole.ended:
+            return Again(payload, until=whole, after=0.1)
+        provider.finishes = "succeeded"
+        halves = [await ctx.call(provider, f"half {n}", [n]) for n in (1, 2)]
+        return [half.state for half in halves] if all(half.ended for half in halves) else Again(payload, until=halves)
+
+    async def main(app: Penstock) -> None:
+        job = await ended(app, (await app.submit("ask", {})).job_id)
+        assert job.result == ["collected", "collected"]
+        assert "call overdue" in [event.kind for event in await app.history(job.id)]
+        with pytest.raises(Conflict, match="only one that is under way"):
+            await app.decide_call((await app.calls())[0].id, "cancel")
+
+    run(tmp_path, provider, main, workflow=workflow)
+    assert [work.state for work in provider.works.values()] == ["cancelled", "succeeded", "succeeded"]
+
+
+def test_a_person_may_cancel_a_call_under_way(tmp_path: Path) -> None:
+    provider = Provider(finishes="running")
+
+    async def main(app: Penstock) -> None:
+        submitted = await app.submit("ask", {})
+        (call,) = await until(app, lambda calls: bool(calls) and calls[0].state == "running")
+        await app.decide_call(call.id, "cancel", actor="ann")
+        job = await ended(app, submitted.job_id)
+        assert job.result["state"] == "cancelled"
+
+    run(tmp_path, provider, main)
+
+
 def test_a_canceled_jobs_result_that_came_anyway_is_paid_and_counted(tmp_path: Path) -> None:
     provider = Provider(finishes="running")
 

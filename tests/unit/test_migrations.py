@@ -16,10 +16,14 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from penstock.engine.call import Fact, Hold, NewCall
 from penstock.engine.errors import SchemaMismatch
+from penstock.engine.outcome import Move
 from penstock.store import migrations
 from penstock.store.migrations.render import HERE, config, render
+from penstock.store.protocol import Beat, Budget, Claim, Commit, Intend, Learn, SetBudget
 from penstock.store.schema import metadata
+from penstock.store.sql.postgres import PostgresStore
 from penstock.store.sql.sqlite import SqliteStore
 from tests.support.postgres import PostgresServer
 
@@ -106,6 +110,68 @@ def test_a_sqlite_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
         with pytest.raises(SchemaMismatch, match="newer Penstock"):
             await newer.open()
         await newer.close()
+
+    asyncio.run(go())
+
+
+FIRST_SCHEMA = "0001"
+A_JOB = {
+    "id": "old", "tenant": "acme", "workflow": "draw", "key": "old", "run": 1, "queue": "default", "digest": "d",
+    "base": 50, "period": 3600, "cap": 20, "aged_from": 1.0, "created": 1.0, "status": "queued", "phase": "ready",
+    "step": "one", "payload": "[]", "lane": "default/draw/50,3600,20///", "resource": "",
+}  # fmt: skip
+INSERT = f"INSERT INTO jobs ({', '.join(A_JOB)}) VALUES ({{}})"
+
+
+async def _calls_work(store: SqliteStore | PostgresStore) -> None:
+    """A job from before there were calls makes one."""
+    await store.apply([Beat("w", 600, first=True), SetBudget("tenant:acme", 100)])
+    [claimed] = (await store.apply([Claim("w", "default", ("draw",))])).answers
+    [row] = claimed.rows
+    new = NewCall(remote="batch", key="k", attempt=1, estimate=30, holds=(Hold("tokens", 5, 10),))
+    [intended] = (await store.apply([Intend(row.id, row.epoch, new)])).answers
+    wait = Move(row.id, row.epoch, 1, "again", "one", "[]", after=3600.0, until=(intended.row.id,))
+    await store.apply([Commit(wait)])
+    await store.apply([Learn(Fact(call=intended.row.id, kind="collected", result="1", cost=20))])
+    job = await store.job("old")
+    assert job is not None and job.status == "queued"
+    assert await store.budgets() == [Budget("tenant:acme", 100, spent=20)]
+
+
+def test_a_sqlite_file_with_jobs_is_upgraded_when_it_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(render("sqlite", to=FIRST_SCHEMA))
+        database.execute(INSERT.format(", ".join("?" * len(A_JOB))), tuple(A_JOB.values()))
+        database.commit()
+
+    async def go() -> None:
+        store = SqliteStore(path)
+        await store.open()
+        try:
+            await _calls_work(store)
+        finally:
+            await store.close()
+
+    asyncio.run(go())
+
+
+def test_a_postgres_database_with_jobs_is_upgraded_when_asked(postgres_url: str) -> None:
+    async def go() -> None:
+        old = await asyncpg.connect(postgres_url)
+        await old.execute(render("postgresql", to=FIRST_SCHEMA))
+        places = ", ".join(f"${n}" for n in range(1, len(A_JOB) + 1))
+        await old.execute(INSERT.format(places), *A_JOB.values())
+        await old.close()
+        store = PostgresStore(postgres_url)
+        with pytest.raises(SchemaMismatch, match="penstock migrate"):
+            await store.open()
+        assert await store.migrate()
+        await store.open()
+        try:
+            await _calls_work(store)
+        finally:
+            await store.close()
 
     asyncio.run(go())
 

@@ -32,6 +32,7 @@ def calls() -> None:
       penstock calls adopt ID batches/abc123       it is there, under this id
       penstock calls resubmit ID                   it is not there: make it again
       penstock calls discard ID                    neither: the step goes on without it
+      penstock calls cancel ID                     stop one that is under way
     """
 
 
@@ -168,6 +169,21 @@ def resubmit(call: Invocation, ids: tuple[str, ...], yes: bool) -> int:
             click.get_current_context(),
         )
     return _decide(call, "resubmit", ids, ask=not yes)
+
+
+@calls.command()
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.pass_obj
+def cancel(call: Invocation, ids: tuple[str, ...]) -> int:
+    """Stop calls that are under way, at the other side too; their steps learn that they were cancelled.
+
+    The call has ended when the other side says so. What it did until then may still be charged.
+
+    \b
+    Example:
+      penstock calls cancel ID                     one that is overdue, say
+    """
+    return _decide(call, "cancel", ids)
 
 
 @calls.command()

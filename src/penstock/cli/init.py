@@ -34,6 +34,43 @@ app: flow:app                     # module:object, where the workflows are
 # log:
 #   level: info                   # debug, info, warning, error
 #   format: plain                 # plain, json
+
+# gemini:
+#   api_key:                      # better in the environment or in .env: GEMINI_API_KEY
+#   base_url: https://generativelanguage.googleapis.com
+#   api_version: v1beta
+#   vertex_project:               # for single calls on Vertex AI, together with vertex_location
+#   vertex_location:
+#   model: gemini-3.8-flash       # where a request names none
+#   embedding_model: gemini-embedding-001
+#   max_output_tokens: 65536      # what an answer is counted as, where a request does not say
+#   prices:                       # a file of your own prices
+#   tier: 1                       # 1, 2 or 3: the billing tier, which decides how much may be enqueued
+#   enqueued_tokens: {}           # or by model: {gemini-3.8-flash: 3000000}
+#   batch_jobs: 100               # unfinished batches at once
+#   inline_rows: 100              # a batch of more rows, or more bytes, is sent as a file
+#   inline_bytes: 4000000
+#   count_sample: 0               # rows of each batch that Google is asked to count
+#   connect_timeout: 10s
+#   request_timeout: 60s
+#   create_timeout: 2m
+#   generate_timeout: 5m
+#   chunk_timeout: 5m
+#   transfer_timeout: 1h
+#   attempts: 5                   # for what is free to repeat: uploads, polls, downloads
+#   retry_base: 500ms
+#   upload_parallel: 8
+#   upload_chunk: 8388608
+#   files_live_for: 40h           # a batch is begun only with files that live at least so long
+#   listing_margin: 5m            # after so long a batch that was taken is sure to be in the list
+#   poll_every: 15s
+#   poll_at_most: 10m
+#   overdue_after: 24h
+
+# local_gemini:                   # a Gemini on this machine
+#   use: auto                     # auto: where no key is set; always, never
+#   backend: local                # local, openai:URL, script, script:FILE
+#   idle: 10m                     # it ends by itself after so long without work
 """
 
 FLOW = '''\

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from penstock.engine.call import Hold, NewCall
 from penstock.engine.errors import Blocked, InvalidRequest, OverBudget, Permanent
+from penstock.engine.identity import storable
 
 _SCOPE = re.compile(r"(tenant|job|batch):.{1,500}\Z", re.DOTALL)
 
 
 def checked_scope(scope: str) -> str:
     """`tenant:NAME`, `job:ID` or `batch:ID`, or `InvalidRequest`."""
-    if not _SCOPE.match(scope):
+    if not _SCOPE.match(scope) or not storable(scope):
         raise InvalidRequest(f"a budget belongs to tenant:NAME, job:ID or batch:ID, not {scope!r}")
     return scope
 

@@ -34,6 +34,8 @@ State = Literal[
 LIVE: frozenset[str] = frozenset({"intent", "submitted", "running", "overdue", "succeeded", "quarantined"})
 """States in which a call keeps its holds: the other side has the work, or may have."""
 
+UNDER_WAY: frozenset[str] = frozenset({"intent", "submitted", "running", "overdue"})
+
 ENDED: frozenset[str] = frozenset({"collected", "failed", "expired", "cancelled", "absent", "lost", "discarded"})
 REPEATED: frozenset[str] = frozenset({"absent", "lost"})
 """Ends that say nothing about the work: the next attempt is sent at once."""
@@ -349,6 +351,8 @@ def learn(row: CallRow, fact: Fact, *, now: float, superseded: bool) -> bool:
         return True
     if fact.kind == "checked":
         return _checked(row, fact, now)
+    if fact.kind == "unwanted" and fact.actor is not None and row.state not in UNDER_WAY:
+        raise Conflict(f"call {row.id} is {row.state}; only one that is under way can be cancelled")
     if fact.kind in ("missed", "unwanted"):
         if row.state not in LIVE:
             return False

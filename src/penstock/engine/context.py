@@ -139,6 +139,12 @@ class Context:
         self._check_open()
         return await self._engine.calls.make(self._row, remote, key, request, attempts=attempts)
 
+    async def cancel_call(self, call: Call) -> None:
+        """Ask that a call be stopped at the other side: one that is overdue, say, to be made again in smaller pieces.
+        It has ended when the other side says so: wait for it as for any other."""
+        self._check_open()
+        await self._engine.calls.stop(call.id)
+
     def folder_of(self, call: Call) -> Path:
         """Where the files are that a call brought home; its result names them."""
         return self._engine.calls.folder_of(call.id)

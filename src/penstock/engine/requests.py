@@ -144,17 +144,18 @@ class Requests:
     async def decide_call(
         self, call_id: str, decision: str, *, provider_id: str | None = None, actor: str | None = None
     ) -> CallRow:
-        """What a person decides about a quarantined call; the job that was parked for it goes on."""
-        if decision not in DECISIONS:
-            raise InvalidRequest(f"unknown decision {decision!r}: use {', '.join(DECISIONS)}")
+        """What a person decides about a quarantined call; the job that was parked for it goes on. `cancel` is for one
+        that is under way."""
+        if decision not in (*DECISIONS, "cancel"):
+            raise InvalidRequest(f"unknown decision {decision!r}: use {', '.join(DECISIONS)} or cancel")
         if not storable(call_id):
             raise NotFound(f"there is no call {call_id!r}")
         fact = Fact(
             call=call_id,
-            kind=decision,
+            kind="unwanted" if decision == "cancel" else decision,
             provider_id=made_storable(provider_id),
             actor=made_storable(actor) or "a person",
-            look_in=0.0 if decision == "adopt" else LOOK_AGAIN_AFTER_ABSENCE,
+            look_in=0.0 if decision in ("adopt", "cancel") else LOOK_AGAIN_AFTER_ABSENCE,
         )
         row: CallRow = await self.group.do(Learn(fact))
         job = await self.store.job(row.job)

@@ -254,6 +254,10 @@ class CallDesk:
         await self.learn(Fact(call=row.id, kind=kind, error=told, intent=row.submit_before))
         raise Transient(f"{remote.name} gave no answer: {told}") from error
 
+    async def stop(self, call: str) -> None:
+        await self.learn(Fact(call=call, kind="unwanted", look_in=0.0))
+        self.tending.news()
+
     async def learn(self, fact: Fact) -> CallRow:
         """Facts about money land even if the step that learned them is stopped meanwhile."""
         landing = self.engine.in_background(self.engine.commit(Learn(fact)))

@@ -84,6 +84,11 @@ def makes_calls(seed: int) -> bool:
     return seed % REMOTE_SHARE == REMOTE_SHARE - 1
 
 
+def seeds_with_calls(first: int = 0) -> Iterator[int]:
+    """The seeds whose scenario makes remote calls."""
+    return filter(makes_calls, count(first))
+
+
 def run_seed(seed: int, store: str | None = None, *, trace: bool = False) -> Report:
     """The built-in scenario under one seed; for some it is the one that makes remote calls."""
     if makes_calls(seed):

@@ -89,16 +89,17 @@ class CallOperations:
     def intend(self, job: JobRow) -> Intend:
         rng = self._rng
         lasts = {c.key: c for c in sorted(self._calls, key=lambda c: c.attempt) if c.job == job.id}
-        again = [c.key for c in lasts.values() if c.state not in LIVE]
+        again = [c.key for c in lasts.values() if c.state == "intent" or c.state not in LIVE]
         key = rng.choice(again if again and self._maybe(0.5) else _KEYS)
-        last = lasts.get(key)
-        attempt = 1 if last is None else last.attempt + (last.state != "unsent")
+        last, resend = lasts.get(key), self._maybe(0.4)
+        same = last is not None and (last.state == "unsent" or (last.state == "intent" and resend))
+        attempt = 1 if last is None else last.attempt + (not same)
         if self._maybe(0.1):
             attempt += rng.choice((-1, 1))
         new = NewCall(
             remote=rng.choice(_REMOTES), key=key, attempt=attempt, model=rng.choice(_MODELS), digest="d",
             prepared='{"file":"x"}', holds=rng.choice(_HOLDS), estimate=rng.choice(_AMOUNTS),
-            window=rng.choice((5.0, 10 * rng.random())), proof_after=rng.choice((0.0, 20.0)),
+            window=rng.choice((5.0, 10 * rng.random())), proof_after=rng.choice((0.0, 20.0)), resend=resend,
         )  # fmt: skip
         if last is not None and may_send(last, new):
             self.met["sent again after", last.state] += 1
@@ -125,6 +126,7 @@ class CallOperations:
                 usage=Usage(*(rng.randint(0, 9) for _ in range(4))) if self._maybe(0.5) else None,
                 cost=rng.choice((None, *_AMOUNTS)), done=rng.choice((None, 1)), total=rng.choice((None, 2**40)),
                 look_in=rng.choice((None, 0.0, 4.0, 9 * rng.random())), actor="me" if kind in DECISIONS else None,
+                intent=rng.choice((call.submit_before, 1.0)) if self._maybe(0.15) else None,
             )
         )  # fmt: skip
 

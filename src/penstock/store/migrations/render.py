@@ -18,10 +18,10 @@ def config(dialect: str, output: io.StringIO) -> Config:
     return settings
 
 
-def render(dialect: str, revision: str | None = None) -> str:
-    """SQL from `revision` (None: an empty database) to the newest one, without BEGIN and COMMIT."""
+def render(dialect: str, revision: str | None = None, *, to: str = "head") -> str:
+    """SQL from `revision` (None: an empty database) to another, usually the newest, without BEGIN and COMMIT."""
     output = io.StringIO()
-    command.upgrade(config(dialect, output), f"{revision or 'base'}:head", sql=True)
+    command.upgrade(config(dialect, output), f"{revision or 'base'}:{to}", sql=True)
     lines = (line.rstrip() for line in output.getvalue().splitlines())
     kept = [line for line in lines if line and not line.startswith("--") and line not in ("BEGIN;", "COMMIT;")]
     return "\n".join(kept) + "\n"
