@@ -34,6 +34,7 @@ async def transcribe(pages: list[str], ctx: Context) -> Again | dict[str, str | 
         return Again(pages, until=call)
     if not call.ok:
         raise Permanent(f"the batch {call.state}: {call.error}")
+    ctx.progress(len(pages), len(pages), "pages")
     return {str(row.key): row.text for row in read_rows(ctx.folder_of(call) / call.result["file"])}
 
 

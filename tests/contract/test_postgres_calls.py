@@ -148,7 +148,8 @@ async def watched(url: str) -> AsyncIterator[None]:
 
     async def watch() -> None:
         while not over.is_set():
-            held = dict(await look.fetch("SELECT name, sum(amount) FROM holds GROUP BY name"))
+            sums = await look.fetch("SELECT name, sum(amount) FROM holds GROUP BY name")
+            held = {row["name"]: row["sum"] for row in sums}
             assert all(held.get(name, 0) <= limit for name, limit in most.items()), held
             overdrawn = await look.fetch(
                 "SELECT scope FROM budgets WHERE spent + coalesce((SELECT sum(amount) FROM holds"

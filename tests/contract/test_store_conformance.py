@@ -9,16 +9,30 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import asyncpg
 import pytest
 
 from penstock.engine.call import LIVE, MOVES, RESTING, CallRow
-from penstock.engine.model import STATUSES, JobRow
+from penstock.engine.model import STATUSES, JobRow, NewJob
+from penstock.engine.outcome import Move
 from penstock.store.conformance import Coverage, ManualClock, compare
 from penstock.store.memory import MemoryStore
-from penstock.store.protocol import Budget, Commit, Intend, Intended, Landed, Learn, LockRow, SetBudget
+from penstock.store.protocol import (
+    Beat,
+    Budget,
+    Claim,
+    Commit,
+    Control,
+    Intend,
+    Intended,
+    Landed,
+    Learn,
+    LockRow,
+    SetBudget,
+    Submit,
+)
 from penstock.store.schema import metadata
 from penstock.store.sql.postgres import PostgresStore
 from penstock.store.sql.sqlite import SqliteStore
@@ -144,7 +158,7 @@ class WaitsForTheEnded(MemoryStore):
     def _commit(self, op: Commit) -> Landed:
         return super()._commit(replace(op, move=replace(op.move, until=())))
 
-    _DO: ClassVar = {**MemoryStore._DO, Commit: _commit}
+    _DO: ClassVar[Any] = {**MemoryStore._DO, Commit: _commit}
 
 
 class WakesNobody(MemoryStore):
@@ -187,7 +201,7 @@ class ChargesOnce(MemoryStore):
             self.budget_rows = before
         return row
 
-    _DO: ClassVar = {**MemoryStore._DO, Learn: _learn}
+    _DO: ClassVar[Any] = {**MemoryStore._DO, Learn: _learn}
 
 
 class CountsFromNow(MemoryStore):
@@ -200,7 +214,7 @@ class CountsFromNow(MemoryStore):
         finally:
             self.call_rows = kept
 
-    _DO: ClassVar = {**MemoryStore._DO, SetBudget: _set_budget}
+    _DO: ClassVar[Any] = {**MemoryStore._DO, SetBudget: _set_budget}
 
 
 class SendsTwice(MemoryStore):
@@ -213,7 +227,7 @@ class SendsTwice(MemoryStore):
         finally:
             self._replay = kept
 
-    _DO: ClassVar = {**MemoryStore._DO, Intend: _intend}
+    _DO: ClassVar[Any] = {**MemoryStore._DO, Intend: _intend}
 
 
 @pytest.mark.parametrize(
@@ -231,6 +245,25 @@ def test_a_store_that_is_wrong_about_calls_is_found_out(wrong: type[MemoryStore]
 
     with pytest.raises(AssertionError, match="seed"):
         asyncio.run(differ())
+
+
+def test_a_pause_that_was_taken_back_stops_nobody_who_had_heard_of_it(tmp_path: Path) -> None:
+    async def go() -> None:
+        store = SqliteStore(tmp_path / "store.db", inline=True)
+        await store.open()
+        await store.apply([Beat("w", 600, first=True), Submit((NewJob("j", "draw", "one", "[]", "d"),))])
+        [claimed] = (await store.apply([Claim("w", "default", ("draw",))])).answers
+        await store.apply([Control("j", "pause")])
+        [row] = claimed.rows
+        [landed] = (await store.apply([Commit(Move("j", row.epoch, 1, "checkpoint", "one", "[]"), row)])).answers
+        assert landed.row.gate == "pause"
+        await store.apply([Control("j", "resume")])
+        move = Move("j", row.epoch, 2, "next", "two", "[]", keep=True)
+        [landed] = (await store.apply([Commit(move, landed.row)])).answers
+        assert landed.kept and landed.row.status == "running"
+        await store.close()
+
+    asyncio.run(go())
 
 
 def test_a_difference_names_the_seed_and_the_shortest_sequence() -> None:

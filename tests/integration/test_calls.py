@@ -405,3 +405,15 @@ def test_a_provider_that_knows_nothing_of_it_frees_nothing(tmp_path: Path) -> No
 
     run(tmp_path, provider, main)
     assert len(provider.works) == 1
+
+
+def test_a_budget_refuses_what_has_no_price(tmp_path: Path) -> None:
+    provider = Provider(estimate=0, priced=False)
+
+    async def main(app: Penstock) -> None:
+        job = await ended(app, (await app.submit("ask", {}, budget=5.0)).job_id)
+        assert job.status == "paused"
+        assert "nobody knows what some-model costs" in (job.reason or "")
+        assert (await ended(app, (await app.submit("ask", {})).job_id)).status == "completed", "no budget, no question"
+
+    run(tmp_path, provider, main)

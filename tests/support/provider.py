@@ -28,6 +28,7 @@ class Provider:
     finishes: PolledState = "succeeded"
     cost: int = 700
     estimate: int = 1000
+    priced: bool = True
     holds: tuple[Hold, ...] = ()
     on_submit: Callable[[], None] | None = None
     takes_first: bool = True
@@ -46,7 +47,7 @@ class Provider:
 
     async def prepare(self, order: Order) -> Plan:
         self.prepared += 1
-        return Plan(model="some-model", estimate=self.estimate, holds=self.holds, prepared={"n": self.prepared})
+        return Plan(model="some-model", estimate=self.estimate, priced=self.priced, holds=self.holds)
 
     async def submit(self, order: Order) -> Accepted | Collected:
         trouble, self.on_submit = self.on_submit, None

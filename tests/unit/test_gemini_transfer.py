@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import json
+import os
 import random
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -15,6 +17,7 @@ import httpx2
 import pytest
 from google.genai import _api_client
 
+from penstock.engine.call import Usage
 from penstock.engine.errors import Ambiguous, InvalidRequest, PenstockError, Permanent, Transient
 from penstock.remote.gemini.batch import GeminiBatch
 from penstock.remote.gemini.client import GeminiClient
@@ -22,6 +25,7 @@ from penstock.remote.gemini.download import download
 from penstock.remote.gemini.requests import file, generate_request
 from penstock.remote.gemini.settings import GeminiSettings
 from penstock.remote.gemini.shelf import Shelf, Wanted
+from penstock.remote.gemini.single import generate
 from penstock.remote.gemini.upload import upload
 from penstock.remote.protocol import Order
 
@@ -533,3 +537,36 @@ def test_a_search_that_breaks_off_proves_nothing(tmp_path: Path) -> None:
     pages[:] = [403]
     with pytest.raises(PenstockError):
         asyncio.run(find())
+
+
+def test_an_answer_in_parts_is_joined_and_bounded() -> None:
+    bodies: list[dict[str, Any]] = []
+    ends = True
+
+    async def gemini(request: httpx2.Request) -> httpx2.Response:
+        bodies.append(json.loads(request.content))
+        candidate = {"content": {"parts": [{"text": f"<{len(bodies)}>"}]}, "finishReason": "STOP"}
+        if len(bodies) < 3 or not ends:
+            candidate |= {"finishReason": "CONTINUATION", "continuationToken": "YWJj"}
+        usage = {"promptTokenCount": 10, "candidatesTokenCount": 5}
+        return httpx2.Response(200, json={"candidates": [candidate], "usageMetadata": usage})
+
+    row = asyncio.run(generate(client_of(gemini), "gemini-3.8-flash", generate_request("tell", temperature=0.5)))
+    assert (row.outcome, row.text, row.usage) == ("ok", "<1><2><3>", Usage(input=30, output=15))
+    assert [body.get("continuationToken") for body in bodies] == [None, "YWJj", "YWJj"]
+    assert all(body["contents"] == generate_request("tell")["contents"] for body in bodies)
+    assert bodies[0]["generationConfig"] == {"temperature": 0.5}
+    bodies.clear()
+    ends = False
+    row = asyncio.run(generate(client_of(gemini), "gemini-3.8-flash", generate_request("tell")))
+    assert (row.outcome, len(bodies)) == ("truncated", 8)
+
+
+def test_a_full_disk_leaves_nothing_and_may_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(Transient, match="No space left"):
+        asyncio.run(download(client_of(Result(CONTENT, [])), "files/x", tmp_path / "result"))
+    assert list(tmp_path.iterdir()) == []

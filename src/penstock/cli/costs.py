@@ -69,6 +69,7 @@ def _show(
     job: str | None,
     batch: str | None,
 ) -> None:
+    from penstock.builtin import uses_own_gemini
     from penstock.cli import sessions
     from penstock.cli.call_shapes import cost_amounts, cost_line
     from penstock.cli.cost_views import dearest_first, show_costs, total_of
@@ -92,6 +93,8 @@ def _show(
                 show_costs(call.out, found, by, total)
             if unpriced := _unpriced(await added_up("model"), settings, await app.engine.store.now()):
                 call.out.note(f"No price is known for {', '.join(unpriced)}: its calls are counted as free.")
+            if found and uses_own_gemini(settings):
+                call.out.note("Gemini is Penstock's own here: its amounts are what Google would charge, not paid.")
 
     sessions.run(main())
 

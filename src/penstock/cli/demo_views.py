@@ -25,6 +25,8 @@ MOST_ROWS_EACH = 3
 FEWEST_EVENTS = 4
 ROOM_FOR_COUNTERS, ROOM_FOR_BARS = 120, 100
 """Columns a terminal must have for them."""
+ROOM_FOR_JOBS = 30
+"""Lines a terminal must have for a row for each job; with fewer there is one for each workflow."""
 
 KINDS = {
     "submit": "submitted",
@@ -34,6 +36,7 @@ KINDS = {
     "retry": "is tried again",
     "fail": "failed",
     "cleaned": "cleaned up",
+    "crash": "lost its worker",
 }
 
 
@@ -121,7 +124,7 @@ class LiveDemo:
         from rich.panel import Panel
         from rich.text import Text
 
-        table = self._table(options.max_width)
+        table = self._table(options.max_width, MOST_ROWS_EACH if console.height >= ROOM_FOR_JOBS else 1)
         yield Text(f" Penstock: {len(self._runs)} examples, each on a store of its own", style="bold")
         yield table
         used = table.row_count + 9
@@ -146,7 +149,7 @@ class LiveDemo:
         text.right_crop(1)
         return text
 
-    def _table(self, room: int) -> Table:
+    def _table(self, room: int, most: int) -> Table:
         """What fits: the counters go first, then the bars and the ends of long names."""
         from rich import box
         from rich.table import Table
@@ -171,12 +174,12 @@ class LiveDemo:
                 justify="right" if heading == "Elapsed" else "left",
             )
         for run in self._runs:
-            for place, row in enumerate(self._rows(run, bars=room >= ROOM_FOR_BARS)):
+            for place, row in enumerate(self._rows(run, most, bars=room >= ROOM_FOR_BARS)):
                 cells = [shortened(run.example.title, titles) if place == 0 else "", *row]
                 table.add_row(*(cell for number, cell in enumerate(cells) if number != counters))
         return table
 
-    def _rows(self, run: ExampleRun, *, bars: bool) -> list[list[RenderableType]]:
+    def _rows(self, run: ExampleRun, most: int, *, bars: bool) -> list[list[RenderableType]]:
         from rich.text import Text
 
         if not run.jobs:
@@ -184,7 +187,7 @@ class LiveDemo:
         rows: list[list[RenderableType]] = []
         for workflow in dict.fromkeys(job.workflow for job in reversed(run.jobs)):
             jobs = [job for job in reversed(run.jobs) if job.workflow == workflow]
-            if len(jobs) <= MOST_ROWS_EACH:
+            if len(jobs) <= most:
                 rows += [self._row(job, bars=bars) for job in jobs]
             else:
                 rows.append(self._many(workflow, jobs, bars=bars))

@@ -37,6 +37,7 @@ app: flow:app                     # module:object, where the workflows are
 
 # gemini:
 #   api_key:                      # better in the environment or in .env: GEMINI_API_KEY
+#                                 # an address that is named here is used in place of the local Gemini, too:
 #   base_url: https://generativelanguage.googleapis.com
 #   api_version: v1beta
 #   vertex_project:               # for single calls on Vertex AI, together with vertex_location

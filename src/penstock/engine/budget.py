@@ -52,6 +52,11 @@ def admit(
         if used + hold.amount > most:
             raise Blocked(f"{hold.name}: {used:,} of {most:,} in use, this call needs {hold.amount:,}")
     reserved = []
+    if budgets and not call.priced:
+        raise OverBudget(
+            f"budget {budgets[0][0]}: nobody knows what {call.model or call.remote} costs, so the call cannot be held"
+            " against it; add its price to the file that gemini.prices names, then resume the job"
+        )
     for scope, most, spent in budgets:
         open_holds = held.get(hold_name(scope), 0)
         if spent + open_holds + call.estimate > most:

@@ -170,6 +170,7 @@ class NewCall:
     prepared: str = "{}"
     holds: tuple[Hold, ...] = ()
     estimate: int = 0
+    priced: bool = True
     window: float = 60.0
     proof_after: float = 0.0
     """Seconds after the window until somebody may look for a call of which nobody heard."""

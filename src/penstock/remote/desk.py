@@ -202,6 +202,7 @@ class CallDesk:
             prepared=to_json(dict(plan.prepared)).decode(),
             holds=plan.holds,
             estimate=plan.estimate,
+            priced=plan.priced,
             window=self._pace.window,
             proof_after=proof_delay(remote),
             resend=remote.guarantee == "callee_dedup",

@@ -45,10 +45,12 @@ class Order:
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Plan:
     """What a call will take: counted before anything is paid. `estimate` is millionths of a dollar, input and the most
-    output there can be; `prepared` is small, is kept with the call, and comes back with every later question."""
+    output there can be; `priced` is False where nobody knows the price. `prepared` is small, is kept with the call, and
+    comes back with every later question."""
 
     model: str = ""
     estimate: int = 0
+    priced: bool = True
     usage: Usage = field(default_factory=Usage)
     holds: tuple[Hold, ...] = ()
     prepared: Mapping[str, Any] = field(default_factory=dict)

@@ -50,7 +50,9 @@ class FaultyStore:
     async def apply(self, ops: Sequence[Op], *, replay: bool = False) -> Applied:
         world, machine = self._world, self._machine
         hits = world.faults.hits
-        await self._travel()
+        slow = world.rng.random() ** 3 * 20 if hits("slow store") else 0.0
+        answers_late = slow > 0 and world.rng.random() < 0.5
+        await self._travel(0.0 if answers_late else slow)
         if machine.mortal and hits("crash before commit"):
             await machine.die("before a commit")
         if hits("store unavailable"):
@@ -65,14 +67,16 @@ class FaultyStore:
             await machine.die("after a commit")
         if hits("commit unknown, applied"):
             raise CommitUnknown("simulated: the connection broke before the answer came")
+        if answers_late:
+            await asyncio.sleep(slow)
         await world.jitter()
         return applied
 
-    async def _travel(self) -> None:
+    async def _travel(self, slow: float) -> None:
         world = self._world
         await world.jitter()
-        if world.faults.hits("slow store"):
-            await asyncio.sleep(world.rng.random() ** 3 * 20)
+        if slow:
+            await asyncio.sleep(slow)
         if world.outage_until > world.loop.time():
             await asyncio.sleep(0.1)
             if world.rng.random() < 0.5:

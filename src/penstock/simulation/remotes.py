@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NoReturn
 
 from penstock.engine.call import Hold, Usage
 from penstock.engine.errors import Ambiguous, Permanent, RateLimited, Transient
@@ -48,7 +49,7 @@ class SimulatedRemote:
             await world.jitter()
             raise refusal
         if hits("request lost"):
-            return await self._nothing_heard()
+            await self._nothing_heard()
         work = await self._travel(order)
         await self._may_die("crash before the answer is stored", f"with the answer about {work.id}")
         if self.guarantee == "repeatable":
@@ -65,11 +66,11 @@ class SimulatedRemote:
             return Permanent("simulated: never")
         return None
 
-    async def _nothing_heard(self) -> Accepted:
-        """The connection breaks, or just stays silent until the caller's patience ends."""
+    async def _nothing_heard(self, after: float = 0.0) -> NoReturn:
+        """The connection breaks, perhaps while the request is still on its way, or stays silent until the caller's
+        patience ends."""
         await self._world.jitter()
-        if self._world.rng.random() < 0.5:
-            await asyncio.sleep(10 * self.submit_timeout)
+        await asyncio.sleep(after if self._world.rng.random() < 0.6 else 10 * self.submit_timeout)
         raise Ambiguous("simulated: the connection broke")
 
     async def _travel(self, order: Order) -> Work:
@@ -81,14 +82,17 @@ class SimulatedRemote:
         if world.faults.hits("submit breaks its promise"):
             delay = self.submit_timeout + rng.random() * 20
             world.broken.add(order.label)
-        lost, crash = world.faults.hits("reply lost"), world.faults.hits("crash after acceptance")
+        lost = world.faults.hits("reply lost")
+        crash = self._machine.mortal and world.faults.hits("crash after acceptance")
+        if crash and rng.random() < 0.3:
+            world.loop.call_later(rng.random() * delay, self._machine.crash, "after it sent", context=world.context)
         answer: asyncio.Future[Work] = asyncio.get_running_loop().create_future()
         provider.wire[order.label] += 1
 
         def arrive() -> None:
             provider.wire[order.label] -= 1
             work = provider.accept(order)
-            if crash and self._machine.mortal:
+            if crash:
                 self._machine.crash(f"when {work.id} is accepted")
             if not lost:
                 back = rng.random() * (self.submit_timeout if delay > 1 else 0.05)
@@ -96,13 +100,8 @@ class SimulatedRemote:
 
         world.loop.call_later(delay, arrive, context=world.context)
         if lost:
-            return await self._lost_after(delay)
+            await self._nothing_heard(rng.random() * 2 * delay)
         return await answer
-
-    async def _lost_after(self, delay: float) -> Work:
-        await asyncio.sleep(delay)
-        await self._nothing_heard()
-        raise AssertionError("something was heard")
 
     async def find(self, order: Order) -> Found:
         world, provider, hits = self._world, self._provider, self._world.faults.hits

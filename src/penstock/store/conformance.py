@@ -400,6 +400,7 @@ class _Operations:
             seal=(self._batch_id(),) if self._maybe(0.08) else (),
             release=tuple(self._some(_LOCKS)) if self._maybe(0.15) else (),
             until=self.calls.until(row) if kind in ("again", "retry", "next") else (),
+            waits=self._one_or_none(("waits for c1 \x00",)),
         )  # fmt: skip
         self._sent.append(move)
         known = number == row.moves + 1 and epoch == row.epoch

@@ -80,6 +80,7 @@ class Planning:
         plan = Plan(
             model=model,
             estimate=rounded_up(counted.charge),
+            priced=self._prices.is_priced(model, "batch", self._client.clock.now()),
             usage=counted.usage,
             holds=(
                 Hold("gemini.batch-jobs", 1, settings.batch_jobs),
@@ -192,6 +193,7 @@ def _kept_plan(folder: Path, digest: str | None) -> Plan | None:
     return Plan(
         model=kept["model"],
         estimate=kept["estimate"],
+        priced=kept["priced"],
         usage=Usage(**kept["usage"]),
         holds=tuple(Hold(**hold) for hold in kept["holds"]),
         prepared=kept["prepared"],

@@ -132,7 +132,8 @@ class _Single:
     def _planned(self, model: str, usage: Usage) -> Plan:
         within = timedelta(seconds=self._client.settings.generate_timeout)
         price = self._prices.dearest(model, "standard", self._client.clock.now(), within=within)
-        return Plan(model=model, estimate=rounded_up(price.charge(usage)) if price else 0, usage=usage)
+        estimate = rounded_up(price.charge(usage)) if price else 0
+        return Plan(model=model, estimate=estimate, priced=price is not None, usage=usage)
 
     def _paid(self, model: str, usage: Usage, result: dict[str, Any]) -> Collected:
         now = self._client.clock.now()

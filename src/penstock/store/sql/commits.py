@@ -40,7 +40,8 @@ class Commits(Submits):
         seen: set[str] = set()
         for place, op in commits:
             move, row = op.move, op.row
-            if row is None or row.moves + 1 != move.number or self.replay or brings_along(move) or move.job in seen:
+            known = row is not None and row.moves + 1 == move.number and not row.gate
+            if row is None or not known or self.replay or brings_along(move) or move.job in seen:
                 others.append((place, move))
             else:
                 plain[move.job] = (place, move, row)
