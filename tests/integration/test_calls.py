@@ -417,3 +417,16 @@ def test_a_budget_refuses_what_has_no_price(tmp_path: Path) -> None:
         assert (await ended(app, (await app.submit("ask", {})).job_id)).status == "completed", "no budget, no question"
 
     run(tmp_path, provider, main)
+
+
+def test_a_call_that_is_refused_for_good_leaves_nothing_uploaded(tmp_path: Path) -> None:
+    provider = Provider(on_submit=raising(Permanent("no such model")), takes_first=False)
+
+    async def main(app: Penstock) -> None:
+        job = await ended(app, (await app.submit("ask", {})).job_id)
+        assert (job.status, job.error) == ("failed", "Permanent: no such model")
+        (call,) = await app.calls()
+        assert (call.state, call.cost) == ("unsent", 0)
+
+    run(tmp_path, provider, main)
+    assert provider.tidied == 1

@@ -93,7 +93,8 @@ def _show(
                 show_costs(call.out, found, by, total)
             if unpriced := _unpriced(await added_up("model"), settings, await app.engine.store.now()):
                 call.out.note(f"No price is known for {', '.join(unpriced)}: its calls are counted as free.")
-            if found and uses_own_gemini(settings):
+            by_gemini = [cost for cost in await added_up("remote") if cost.group[0].startswith("gemini.") and cost.cost]
+            if by_gemini and uses_own_gemini(settings):
                 call.out.note("Gemini is Penstock's own here: its amounts are what Google would charge, not paid.")
 
     sessions.run(main())

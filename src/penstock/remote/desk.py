@@ -224,6 +224,8 @@ class CallDesk:
             return await self._nobody_knows(row, remote, error)
         except (StepError, InvalidRequest) as error:
             await self.learn(Fact(call=row.id, kind="refused", error=str(error), intent=row.submit_before))
+            if isinstance(error, Permanent | InvalidRequest):
+                await self.tending.tidy(row, order, remote)
             raise
         except Exception as error:
             return await self._nobody_knows(row, remote, error)

@@ -237,6 +237,10 @@ class Tending:
 
     async def _end(self, row: CallRow, order: Order, remote: Remote, fact: Fact) -> None:
         await self._tell(fact)
+        await self.tidy(row, order, remote)
+
+    async def tidy(self, row: CallRow, order: Order, remote: Remote) -> None:
+        """Remove what was uploaded for the call. What cannot be is the other side's to forget."""
         try:
             await remote.tidy(order, row.provider_id)
         except Exception as error:
