@@ -185,16 +185,16 @@ class Penstock:
         )
         if budget is None:
             return (await self.engine.submit([new]))[0]
-        # Before the job, which may begin to spend at once.
+        # Before the job, which may begin to spend at once; taken back only where it is sure that there is no such job.
         await self.engine.set_budget(f"job:{new.id}", budget)
-        created = False
         try:
             (submitted,) = await self.engine.submit([new])
-            created = submitted.created
-            return submitted
-        finally:
-            if not created:
-                await self.engine.set_budget(f"job:{new.id}", None)
+        except InvalidRequest:
+            await self.engine.set_budget(f"job:{new.id}", None)
+            raise
+        if not submitted.created:
+            await self.engine.set_budget(f"job:{new.id}", None)
+        return submitted
 
     async def submit_many(
         self,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.clock import Clock, SystemClock
 from penstock.engine.errors import InvalidConfiguration
+from penstock.remote.gemini.settings import GOOGLE
 from penstock.remote.protocol import Remote
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def builtin_remotes(settings: Settings, clock: Clock | None = None) -> Factories
     def pool() -> Remote:
         from penstock.remote.pool import PoolRemote, ProcessPool
 
-        return PoolRemote(ProcessPool())
+        return PoolRemote(ProcessPool(settings.pool.workers))
 
     ours: Factories = {"gemini.batch": batch, "gemini.generate": generate, "gemini.embed": embed, "pool": pool}
     return {**_from_packages(settings), **ours}
@@ -59,7 +60,7 @@ def uses_own_gemini(settings: Settings) -> bool:
     """Whether Gemini is Penstock's own: told so, or no key and no other address is set."""
     wish, gemini = settings.local_gemini.use, settings.gemini
     if wish == "auto":
-        return gemini.api_key is None and not gemini.vertex and settings.source("gemini.base_url") is None
+        return gemini.api_key is None and not gemini.vertex and gemini.base_url == GOOGLE
     return wish == "always"
 
 

@@ -3,7 +3,7 @@ and the rows that a batch brings home."""
 
 from penstock.remote.gemini.batch_input import BatchRequest, BatchRow
 from penstock.remote.gemini.requests import data, embed_request, file, generate_request, text
-from penstock.remote.gemini.results import read_rows
+from penstock.remote.gemini.results import read_rows, rows_in
 from penstock.remote.gemini.rows import Row
 from penstock.remote.gemini.single import EmbedRequest, GenerateRequest
 
@@ -18,5 +18,6 @@ __all__ = [
     "file",
     "generate_request",
     "read_rows",
+    "rows_in",
     "text",
 ]

@@ -430,3 +430,45 @@ def test_a_call_that_is_refused_for_good_leaves_nothing_uploaded(tmp_path: Path)
 
     run(tmp_path, provider, main)
     assert provider.tidied == 1
+
+
+def test_a_discarded_call_that_turns_up_after_all_is_stopped(tmp_path: Path) -> None:
+    provider = Provider(finishes="running")
+
+    async def main(app: Penstock) -> None:
+        submitted = await app.submit("ask", {})
+        await until(app, lambda calls: bool(calls) and calls[0].state == "running")
+        work = provider.works.pop("work-1")
+        (call,) = await until(app, lambda calls: calls[0].state == "quarantined")
+        assert (await ended(app, submitted.job_id)).status == "paused"
+        await app.decide_call(call.id, "discard")
+        assert (await app.wait(submitted.job_id, timeout=PATIENCE)).result["state"] == "discarded"
+        provider.works["work-1"] = work
+        # An hour later; nobody waits for that here.
+        await app.engine.write("UPDATE calls SET due = created")
+        await until(app, lambda calls: calls[0].state == "cancelled")
+
+    run(tmp_path, provider, main)
+    assert provider.works["work-1"].state == "cancelled"
+
+
+def test_waiting_for_several_calls_costs_no_ticks_once_some_have_ended(tmp_path: Path) -> None:
+    quick, slow = Provider(name="quick"), Provider(name="slow", finishes="running")
+    workflow = Workflow("ask", payload=dict[str, Any])
+    ticks = [0]
+
+    @workflow.step
+    async def ask(payload: dict[str, Any], ctx: Context) -> Any:
+        ticks[0] += 1
+        calls = [await ctx.call(quick, "a", 1), await ctx.call(slow, "b", 2)]
+        return "done" if all(call.ended for call in calls) else Again(payload, until=calls)
+
+    async def main(app: Penstock) -> None:
+        submitted = await app.submit("ask", {})
+        await until(app, lambda calls: {call.state for call in calls} == {"collected", "running"})
+        await asyncio.sleep(0.3)
+        slow.finishes = "succeeded"
+        assert (await ended(app, submitted.job_id)).result == "done"
+
+    run(tmp_path, quick, main, workflow=workflow)
+    assert ticks[0] <= 4

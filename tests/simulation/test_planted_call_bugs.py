@@ -111,16 +111,6 @@ def forget_to_cancel(patch: Patch) -> None:
     patch.setattr(Tending, "_ask", _ask)
 
 
-def believe_an_old_refusal(patch: Patch) -> None:
-    """A refusal that is told again after an unknown COMMIT counts for what was sent since."""
-    learn = memory_calls.learn
-
-    def forgetful(row: CallRow, fact: Fact, *, now: float, superseded: bool) -> bool:
-        return learn(row, replace(fact, intent=None), now=now, superseded=superseded)
-
-    patch.setattr(memory_calls, "learn", forgetful)
-
-
 def believe_the_own_clock(patch: Patch) -> None:
     """How long ago something was sent is read from a clock that somebody may have set."""
 
@@ -196,7 +186,6 @@ class Planted:
 
 
 CLOCKS = {"worker clock jumps": 0.8, "reply lost": 0.5, "slow submit": 0.5, "listing lags": 0.8}
-LATE_WORD = {"refused for now": 0.4, "commit unknown, applied": 0.4, "outage": 0.2, "crash after acceptance": 0.4}
 
 PLANTED = [
     Planted(take_an_early_listing_for_proof, 300),
@@ -207,7 +196,6 @@ PLANTED = [
     Planted(believe_only_the_holder, 100),
     Planted(take_a_failed_poll_for_a_failure, 100),
     Planted(forget_to_cancel, 300, {"work is stuck": 0.5}),
-    Planted(believe_an_old_refusal, 300, LATE_WORD),
     Planted(believe_the_own_clock, 300, CLOCKS),
     Planted(forget_a_live_call, 300),
     Planted(send_under_another_label, 100),

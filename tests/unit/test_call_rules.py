@@ -31,6 +31,7 @@ from penstock.engine.call import (
     intended,
     learn,
     may_send,
+    may_turn_up,
     view,
 )
 from penstock.engine.errors import Blocked, Conflict, InvalidRequest, OverBudget, Permanent
@@ -115,13 +116,13 @@ def test_a_call_is_adopted_only_with_the_id_it_has_there() -> None:
 
 
 @pytest.mark.parametrize("ended", sorted(ENDED))
-def test_what_has_ended_is_looked_at_no_more_unless_it_was_absent(ended: str) -> None:
+def test_what_has_ended_is_looked_at_no_more_unless_it_may_turn_up(ended: str) -> None:
     for kind, moves in MOVES.items():
         for state in (state for state, after in moves.items() if after == ended):
             row = call(state, due=5.0)
             told(row, kind, look_in=60.0)
             assert row.finished == NOW
-            assert row.due == (NOW + 60 if ended == "absent" else None), (state, kind)
+            assert row.due == (NOW + 60 if ended in ("absent", "discarded") else None), (state, kind)
 
 
 def test_a_call_that_was_not_wanted_and_never_arrived_is_cancelled_not_repeated() -> None:
@@ -203,7 +204,7 @@ def test_whatever_is_told_in_whatever_order_a_call_stays_whole(story: list[tuple
             changed = False
         assert changed or row == before
         assert row.state in STATES and (row.finished is not None) == (row.state in ENDED)
-        assert row.due is None or row.state in LIVE or row.state == "absent"
+        assert row.due is None or row.state in LIVE or may_turn_up(row)
         assert row.state != "collected" or row.result == "1"
         if row.state != before.state:
             assert MOVES[fact.kind][before.state] == row.state or row.state == "cancelled"

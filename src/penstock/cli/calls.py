@@ -192,8 +192,8 @@ def cancel(call: Invocation, ids: tuple[str, ...]) -> int:
 def discard(call: Invocation, ids: tuple[str, ...]) -> int:
     """Give up quarantined calls: their steps go on without a result.
 
-    What they reserved of budgets and limits is free again, and they are not made a second time. If the work exists
-    after all, it runs and is paid for at the other side, and nobody collects it.
+    What they reserved of budgets and limits is free again, and they are not made a second time. An hour later they are
+    looked for once more: work that exists after all is stopped, and what it did until then is paid for.
 
     \b
     Example:

@@ -72,6 +72,9 @@ app: flow:app                     # module:object, where the workflows are
 #   use: auto                     # auto: where no key is set; always, never
 #   backend: local                # local, openai:URL, script, script:FILE
 #   idle: 10m                     # it ends by itself after so long without work
+
+# pool:                           # processes that parse foreign files
+#   workers: 2
 """
 
 FLOW = '''\

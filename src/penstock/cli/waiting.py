@@ -16,7 +16,7 @@ from penstock.cli.sessions import how_to_start, interrupts, lack
 from penstock.cli.waiting_views import View, view_for
 from penstock.cli.worker_process import stop_ticks
 from penstock.config import Settings
-from penstock.engine.errors import PenstockError
+from penstock.engine.errors import OverBudget, PenstockError
 from penstock.engine.model import Job
 
 LOOK_EVERY = 0.2
@@ -113,10 +113,11 @@ class Waiting:
         resting = [job for job in self.jobs.values() if job.status == "paused"]
         if self.here and resting and all(job.final or job.status == "paused" for job in self.jobs.values()):
             job = resting[0]
-            raise Resting(
-                f"job {job.id} is paused{f' ({job.reason})' if job.reason else ''}, so it will not end: "
-                f"`penstock jobs resume {job.id}` lets it go on"
-            )
+            # A reason that is an error's says the way out itself; going on without it would end here again.
+            parked = job.reason is not None and job.reason.startswith((OverBudget.__name__, "Ambiguous: call "))
+            way_out = "" if parked else f": `penstock jobs resume {job.id}` lets it go on"
+            why = f" ({job.reason})" if job.reason else ""
+            raise Resting(f"job {job.id} is paused{why}, so it will not end{way_out}")
 
     async def _count_workers(self, view: View) -> None:
         """Without an app we cannot do the work ourselves, and can only say that nobody does."""

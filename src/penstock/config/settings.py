@@ -72,6 +72,12 @@ class LogSettings(_Group):
         return value.lower() if isinstance(value, str) else value
 
 
+class PoolSettings(_Group):
+    """The processes that parse foreign files for this process."""
+
+    workers: Annotated[int, Field(ge=1, le=256), BeforeValidator(_number)] = 2
+
+
 class LocalGeminiSettings(_Group):
     """Penstock's own Gemini: `auto` uses it where no key is set. It ends by itself when it was idle for so long."""
 
@@ -101,6 +107,7 @@ class Settings(_Group):
     log: LogSettings = LogSettings()
     gemini: GeminiSettings = GeminiSettings()
     local_gemini: LocalGeminiSettings = LocalGeminiSettings()
+    pool: PoolSettings = PoolSettings()
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 

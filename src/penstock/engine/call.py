@@ -367,16 +367,21 @@ def learn(row: CallRow, fact: Fact, *, now: float, superseded: bool) -> bool:
     row.checked = now
     if fact.error is not None:
         row.error = made_storable(fact.error[:2000])
-    if fact.look_in is not None and (row.state in LIVE or row.state == "absent"):
+    if fact.look_in is not None and (row.state in LIVE or may_turn_up(row)):
         row.due = to_the_tick(now + fact.look_in)
     return True
+
+
+def may_turn_up(row: CallRow) -> bool:
+    """Ended without an answer from the other side: it is looked for once more, to be stopped should it be there."""
+    return row.state in ("absent", "discarded") or (row.state == "cancelled" and row.provider_id is None)
 
 
 def _checked(row: CallRow, fact: Fact, now: float) -> bool:
     """Who looked may not know what became of the call meanwhile: what has ended is not looked at again, and what has
     not is not forgotten."""
-    waits = row.state == "absent" or (row.state in LIVE and row.state != "quarantined")
-    if fact.look_in is None and waits and row.state != "absent":
+    waits = may_turn_up(row) or (row.state in LIVE and row.state != "quarantined")
+    if fact.look_in is None and waits and not may_turn_up(row):
         return False
     row.due = to_the_tick(now + fact.look_in) if fact.look_in is not None and waits else None
     row.looks, row.checked = row.looks + 1, now

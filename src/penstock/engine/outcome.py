@@ -35,7 +35,9 @@ class Again:
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        return (self.until,) if isinstance(self.until, Call) else tuple(self.until)
+        """Those that have not ended: one that has would let the job go on at once, and again and again."""
+        calls = (self.until,) if isinstance(self.until, Call) else self.until
+        return tuple(call for call in calls if not call.ended)
 
 
 @dataclass(slots=True, frozen=True)

@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.engine.call import LOOK_AGAIN_AFTER_ABSENCE, CallRow, Fact
+from penstock.engine.call import LOOK_AGAIN_AFTER_ABSENCE, CallRow, Fact, may_turn_up
 from penstock.engine.engine import Engine
 from penstock.engine.errors import Permanent
 from penstock.remote.protocol import Found, Order, Polled, Remote
@@ -134,7 +134,7 @@ class Tending:
 
     async def _look_with(self, remote: Remote, row: CallRow, order: Order) -> None:
         try:
-            if row.state in ("intent", "absent"):
+            if row.state == "intent" or may_turn_up(row):
                 await self._search(row, order, remote)
             elif row.state == "succeeded":
                 await self._collect(row, order, remote)
@@ -158,7 +158,7 @@ class Tending:
         if found.provider_ids:
             await self._adopt(row, order, remote, found)
             return
-        if row.state == "absent":
+        if row.state != "intent":
             await self._tell(Fact(call=row.id, kind="checked"))
             return
         proof = (row.submit_before or row.created) + proof_delay(remote)
@@ -175,7 +175,7 @@ class Tending:
     async def _give_up(self, row: CallRow, remote: Remote) -> None:
         """It cannot be looked for. Where the other side knows its label it may be sent again, unless nobody wants it
         any more; otherwise it is counted as paid."""
-        if row.state == "absent":
+        if row.state != "intent":
             await self._tell(Fact(call=row.id, kind="checked"))
             return
         again = remote.guarantee == "callee_dedup" and not row.unwanted

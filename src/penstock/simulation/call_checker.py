@@ -51,7 +51,7 @@ class CallChecker:
         return [
             row
             for row in self._view.calls.values()
-            if (row.state in rules.UNSETTLED or (row.state == "absent" and row.due is not None and row.due < soon))
+            if (row.state in rules.UNSETTLED or (row.state in rules.ENDS and row.due is not None and row.due < soon))
             and (job is None or row.job == job)
         ]
 
@@ -97,7 +97,7 @@ class CallChecker:
         if row.state in ("absent", "failed", "expired", "cancelled") and decision is None:
             if label in self._world.broken or row.id in self._overruled:
                 return
-            if (alive := provider.alive(label)) or provider.wire[label]:
+            if (alive := provider.alive(label)) or (row.state == "absent" and provider.wire[label]):
                 self._world.fail(
                     "absence is not death",
                     f"call {row.id} ({where}) is {row.state}, and {provider.name} has"
@@ -105,16 +105,8 @@ class CallChecker:
                 )
             if row.state == "absent" and provider.of(label):
                 self._world.fail("absence is not death", f"call {row.id} ({where}) is absent, and was accepted")
-        if row.state == "collected":
-            self._check_home(provider, row, where)
-
-    def _check_home(self, provider: Provider, row: CallRow, where: str) -> None:
-        paid = [work.charge for work in provider.of(_label(row))]
-        if row.cost not in paid:
-            self._world.fail("nothing is lost", f"call {row.id} ({where}) cost {paid}, and is booked as {row.cost}")
-        result = from_json(row.result) if row.result else {}
-        if result.get("label") != _label(row):
-            self._world.fail("nothing is lost", f"call {row.id} ({where}) brought home {result}")
+        if row.state == "collected" and (misfit := provider.wrong_at_home(row)):
+            self._world.fail("nothing is lost", f"call {row.id} ({where}): {misfit}")
 
     def _check_begun(self, begun: list[tuple[CallRow, bool]], earlier: Callable[[str], Seen | None]) -> None:
         if not begun:
@@ -179,7 +171,7 @@ class CallChecker:
         for other in siblings:
             for one in provider.of(_label(other)):
                 state = one.state(now)
-                if one is not work and (state == "running" or (state == "succeeded" and not one.result_lost)):
+                if one.id != work.id and (state == "running" or (state == "succeeded" and not one.result_lost)):
                     self._world.fail(
                         "a remote's guarantee",
                         f"call {row.key!r} of job {row.job}: {provider.name} accepts {work.id} as #{row.attempt},"
@@ -198,7 +190,7 @@ class CallChecker:
         if left := [row for row in self._view.calls.values() if row.state in rules.UNSETTLED]:
             self._world.fail("liveness", f"calls are left: {[(row.id, row.state) for row in left]}")
         for provider in self._world.providers.values():
-            for work in provider.works.values():
+            for work in provider.everything():
                 self._check_work(provider, work, self._view.calls[work.label[_PREFIX:]])
 
     def _check_work(self, provider: Provider, work: Work, row: CallRow) -> None:

@@ -47,7 +47,7 @@ DECIDED: dict[str, str] = {"adopt": "submitted", "resubmit": "absent", "discard"
 """What a person makes of a quarantined call."""
 
 MOST_LOOKS = 600
-MOST_LOOKS_AFTER_THE_END = 3
+MOST_LOOKS_AFTER_THE_END = 120
 
 
 def _closure() -> dict[str, frozenset[str]]:
@@ -82,7 +82,7 @@ class CallSeen(NamedTuple):
 
 def shape(row: CallRow) -> Iterator[str]:
     """State and what the row holds fit together; what has ended waits for nothing, and no loop goes on for ever."""
-    if row.state in ENDS and row.state != "absent" and row.due is not None:
+    if row.state in ENDS and row.due is not None and not unanswered(row):
         yield f"it is {row.state}, and somebody is to look at it at {row.due}"
     if row.state in UNSETTLED and row.due is None:
         yield f"it is {row.state}, and nobody will ever look at it"
@@ -92,6 +92,11 @@ def shape(row: CallRow) -> Iterator[str]:
         yield f"it is {row.state}, and nobody knows under which id"
     if row.looks > MOST_LOOKS:
         yield f"it was looked at {row.looks} times"
+
+
+def unanswered(row: CallRow) -> bool:
+    """Ended without a word from the other side: it may be looked for once more."""
+    return row.state in ("absent", "discarded") or (row.state == "cancelled" and row.provider_id is None)
 
 
 def change(before: CallSeen | None, row: CallRow, decision: str | None) -> Iterator[str]:

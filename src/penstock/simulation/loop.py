@@ -11,9 +11,10 @@ import asyncio
 import contextlib
 import contextvars
 import heapq
+import sys
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -144,8 +145,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def run_until_complete(self, future: Any) -> Any:
         main = asyncio.ensure_future(future, loop=self)
         ready, timers = self._ready, self._timers
-        before = events._get_running_loop()
+        before, hooks = events._get_running_loop(), sys.get_asyncgen_hooks()
         events._set_running_loop(self)
+        sys.set_asyncgen_hooks(finalizer=self._finish)
         instant, turns = self._now, 0
         try:
             while not main.done():
@@ -180,7 +182,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             return main.result()
         finally:
             self.turns += turns
+            sys.set_asyncgen_hooks(*hooks)
             events._set_running_loop(before)
+
+    def _finish(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """An async generator that nobody reads to its end. Those of a killed process are not tidied up."""
+        if not self._closed:
+            self.create_task(generator.aclose())
 
     def _waiting(self) -> str:
         return ", ".join(task.get_name() for task in self.tasks if not task.done()) or "no tasks"

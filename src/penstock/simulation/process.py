@@ -10,7 +10,6 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from penstock.delivery.embedded import Embedded
@@ -29,7 +28,6 @@ from penstock.store.protocol import JobFilter, Store
 Remotes = Callable[[Machine], Sequence[Remote]]
 """A simulated process's remotes; made anew for each life."""
 
-NOWHERE = Path("simulated")
 PACE = Pace(window=WINDOW, lease=8.0, look_again=20.0)
 
 KINDS = ("embedded", "consumer", "function")
@@ -96,7 +94,7 @@ class Process:
             fair_share=plan.fair_share,
             name=self.machine.name,
             threads=False,
-            calls=CallDesk(NOWHERE, remotes(self.machine), pace=PACE) if remotes is not None else None,
+            calls=CallDesk(world.folder, remotes(self.machine), pace=PACE) if remotes is not None else None,
         )
         self.engine.on_hint(broker.publish)
         self.task = self._spawn(self._live(), self.machine.name)

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.call import Hold
+from pydantic_core import from_json
+
+from penstock.engine.call import CallRow, Hold, label_of
 from penstock.remote.protocol import Guarantee, Order
 
 if TYPE_CHECKING:
@@ -131,6 +133,17 @@ class Provider:
 
     def of(self, label: str) -> Sequence[Work]:
         return self.labels.get(label, ())
+
+    def everything(self) -> Sequence[Work]:
+        return list(self.works.values())
+
+    def wrong_at_home(self, row: CallRow) -> str | None:
+        """What does not fit in what was brought home."""
+        paid = [work.charge for work in self.of(label_of(row.id))]
+        if row.cost not in paid:
+            return f"it cost {paid}, and is booked as {row.cost}"
+        result = from_json(row.result) if row.result else {}
+        return None if result.get("label") == label_of(row.id) else f"it brought home {result}"
 
     def alive(self, label: str) -> list[Work]:
         """What runs under this label now."""

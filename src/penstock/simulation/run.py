@@ -69,13 +69,14 @@ def simulate(
     make_store: Callable[[World], Store] | None = None,
     providers: Callable[[World], Sequence[Provider]] | None = None,
     remotes: Remotes | None = None,
+    folder: Path | None = None,
 ) -> Report:
     """Run `scenario` against `workflows` in a world made from `seed`, or raise `Violation`.
 
     `faults` gives each fault of `faults.RANGES` its probability; None draws them from the seed. After about `trouble`
     seconds of virtual time nothing goes wrong any more, paused jobs are let go, and every job must be final within
     `patience` seconds. `providers` (such as `providers.three`) is where steps may make remote calls, by name; `remotes`
-    gives each process remotes of your own instead.
+    gives each process remotes of your own instead, and `folder` is where calls bring files home.
     """
     rng = random.Random(seed)
     loop = VirtualLoop(START)  # type: ignore[abstract]  # sockets and subprocesses are what it lacks on purpose
@@ -84,17 +85,19 @@ def simulate(
         world.providers = {provider.name: provider for provider in providers(world)}
         remotes = remotes or _simulated
     report = Report(seed, store)
+    if folder is not None:
+        world.folder = folder
     world.note("world", "seed", seed, store)
     with (
         _deaf(world),
         _no_collector(),
-        tempfile.TemporaryDirectory(dir=_quick_folder()) if store == "sqlite" else _nowhere() as folder,
+        tempfile.TemporaryDirectory(dir=_quick_folder()) if store == "sqlite" else _nowhere() as place,
     ):
         shared: Store
         if make_store is not None:
             shared = make_store(world)
         elif store == "sqlite":
-            shared = SqliteStore(Path(folder or ".") / "simulated.db", clock=world.store_clock, inline=True)
+            shared = SqliteStore(Path(place or ".") / "simulated.db", clock=world.store_clock, inline=True)
         else:
             shared = MemoryStore(world.store_clock)
         run = _Run(world, shared, [troubled(workflow) for workflow in workflows], workers, trouble, patience, remotes)

@@ -13,6 +13,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.engine.context import Context
@@ -103,6 +104,7 @@ class World:
         self.providers: dict[str, Provider] = {}
         self.broken: set[str] = set()
         """Labels of calls for which a promise about time was broken: by a provider, or by the store's clock."""
+        self.folder = Path("simulated")
         self.peace = math.inf
         """When the trouble ended."""
 

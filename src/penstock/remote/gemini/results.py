@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -120,7 +122,7 @@ class Sorting:
         return {outcome: self.counts[outcome] for outcome in OUTCOMES}
 
 
-def read_rows(path: Path) -> Iterator[Row]:
+def read_rows(path: Path) -> Generator[Row]:
     """The rows of a `rows.jsonl`, one at a time. Blocking: for a thread, or where nobody shares the loop."""
     with path.open("rb") as file:
         for line in lines(file):
@@ -128,6 +130,14 @@ def read_rows(path: Path) -> Iterator[Row]:
             if damage is not None:
                 raise ValueError(f"{path}: {damage}")
             yield Row.from_json(value)
+
+
+async def rows_in(path: Path, *, at_once: int = 500) -> AsyncIterator[Row]:
+    """The same for a step that shares its loop with others: read and decoded in a thread, so many at once."""
+    with contextlib.closing(read_rows(path)) as rows:
+        while piece := await asyncio.to_thread(lambda: list(islice(rows, at_once))):
+            for row in piece:
+                yield row
 
 
 def _mark(key: str) -> bytes:

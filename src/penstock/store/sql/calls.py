@@ -190,6 +190,12 @@ class Calls(Claims):
             yield Tell("lease_calls", [(row.due, row.id) for row in rows])
         return rows
 
+    def _orphan_calls(self) -> Steps[None]:
+        """Calls that somebody is learning of at this moment are left for the next time."""
+        found = yield Ask("orphaned_calls")
+        if found:
+            yield Tell("orphan_calls", [(1, self.now, call) for (call,) in found])
+
     def _set_budget(self, op: SetBudget) -> Steps[Budget | None]:
         """A budget counts what its run has spent already, and its calls know of it; a tenant's begins to count when it
         is set."""

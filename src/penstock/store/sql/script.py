@@ -202,7 +202,7 @@ class Script(Calls):
 
     def _tidy(self, op: Tidy) -> Steps[Tidied]:
         given_up, woken = yield from self._wake_and_give_up()
-        yield Tell("orphan_calls", [(self.now,)])
+        yield from self._orphan_calls()
         dropped = 0
         for keep, statuses in ((op.keep_completed, ["completed", "canceled"]), (op.keep_failed, ["failed"])):
             if keep is None:
