@@ -27,7 +27,7 @@ demo: venv ## Run the examples in one live view (DEMO_EXIT=1 ends by itself with
 	@.venv/bin/penstock demo
 
 test: setup ## Run the whole suite (PYTEST_ARGS="-k lock -x" narrows it)
-	@$(PY) -m pytest $(PYTEST_ARGS)
+	@$(PY) -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
 
 lint: venv ## Check style, format, types and the lock
 	@$(PY) -m ruff check --quiet --output-format concise

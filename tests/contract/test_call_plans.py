@@ -84,11 +84,9 @@ def test_postgres_walks_no_table_of_calls(postgres_url: str) -> None:
     async def go() -> None:
         database = await asyncpg.connect(postgres_url)
         await database.execute(migrations.whole_schema("postgresql"))
+        states = ["collected"] * ENDED + ["running"] * LIVE
         calls = [
-            CallRow(
-                f"c{n}", "acme", f"j{n}", "draw", "batch", "k", 1, float(n), "collected" if n < ENDED else "running"
-            )
-            for n in range(ENDED + LIVE)
+            CallRow(f"c{n}", "acme", f"j{n}", "draw", "batch", "k", 1, 1.0 * n, state) for n, state in enumerate(states)
         ]
         values = [tuple(getattr(row, column) for column in CALL_COLUMNS) for row in calls]
         await database.copy_records_to_table("calls", records=values, columns=list(CALL_COLUMNS))

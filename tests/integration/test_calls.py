@@ -472,3 +472,31 @@ def test_waiting_for_several_calls_costs_no_ticks_once_some_have_ended(tmp_path:
 
     run(tmp_path, quick, main, workflow=workflow)
     assert ticks[0] <= 4
+
+
+def test_a_clean_up_steps_own_calls_are_wanted(tmp_path: Path) -> None:
+    provider = Provider(finishes="running")
+    workflow = Workflow("ask", payload=dict[str, Any])
+
+    @workflow.step
+    async def ask(payload: dict[str, Any], ctx: Context) -> Any:
+        return Again(payload, until=await ctx.call(provider, "it", payload))
+
+    @workflow.cleanup
+    async def undo(payload: dict[str, Any], ctx: Context) -> Any:
+        call = await ctx.call(provider, "undo", payload)
+        if not call.ended:
+            return Again(payload, until=call)
+        ctx.count(undone=call.ok)
+
+    async def main(app: Penstock) -> None:
+        submitted = await app.submit("ask", {})
+        await until(app, lambda calls: bool(calls) and calls[0].state == "running")
+        await app.cancel(submitted.job_id)
+        await until(app, lambda calls: len(calls) == 2 and calls[1].state == "cancelled")
+        await app.engine.sweep()
+        provider.finishes = "succeeded"
+        job = await app.wait(submitted.job_id, timeout=PATIENCE)
+        assert (job.status, job.counters) == ("canceled", {"undone": 1})
+
+    run(tmp_path, provider, main, workflow=workflow)

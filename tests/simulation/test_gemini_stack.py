@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import random
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from penstock.engine.errors import Conflict
 from penstock.engine.retry import Retry
 from penstock.remote.gemini.requests import generate_request
 from penstock.remote.gemini.results import read_rows
-from penstock.simulation import World, expect, simulate
+from penstock.simulation import Violation, World, expect, simulate
 from penstock.simulation.gemini import NAME, GeminiStack
+from tests.simulation.test_planted_call_bugs import make_again_what_is_ambiguous, take_an_early_listing_for_proof
 
 CRASHES = {
     "crash before sending": 0.01,
@@ -62,7 +64,7 @@ FAULTS: list[dict[str, Any]] = [
     {"kind": "missing_rows", "rate": 0.5},
     {"kind": "duplicate_rows", "rate": 0.5},
 ]
-PAIRS = 30
+PAIRS = 40
 
 pages = Workflow("pages", payload=int, retry=Retry(attempts=6, base=0.3, cap=3.0))
 
@@ -128,6 +130,16 @@ def check_the_servers_own_books(stack: GeminiStack) -> None:
 @pytest.mark.parametrize("number", range(len(FAULTS)), ids=[f"{fault['kind']}-{n}" for n, fault in enumerate(FAULTS)])
 def test_every_fault_alone(number: int) -> None:
     run(number, FAULTS[number])
+
+
+@pytest.mark.parametrize("bug", [make_again_what_is_ambiguous, take_an_early_listing_for_proof])
+def test_a_planted_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    lost, lag = {"kind": "drop_after", "where": "create", "rate": 0.6}, {"kind": "list_lag", "seconds": 1.9}
+
+    with pytest.raises(Violation):
+        for seed in range(10):
+            run(seed, lost, lag)
 
 
 @pytest.mark.timeout(300)

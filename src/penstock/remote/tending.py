@@ -145,7 +145,11 @@ class Tending:
         except Exception as error:
             log.warning("call %s (%s %s): %s", row.id, row.remote, row.key, error)
             log.debug("looking at call %s failed", row.id, exc_info=error)
-            await self._missed(row, remote, f"{type(error).__name__}: {error}", most=MOST_STRIKES)
+            if may_turn_up(row):
+                later = self._pace.look_again if row.looks < MOST_STRIKES else None
+                await self._tell(Fact(call=row.id, kind="checked", look_in=later))
+            else:
+                await self._missed(row, remote, f"{type(error).__name__}: {error}", most=MOST_STRIKES)
 
     async def _search(self, row: CallRow, order: Order, remote: Remote) -> None:
         """Was it taken, or not? Finding it is proof at any time; finding nothing only when nothing can come any

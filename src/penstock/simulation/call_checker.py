@@ -203,11 +203,11 @@ class CallChecker:
                 self._world.fail(
                     "cancel", f"{work.id} went on until {work.over() - peace:.0f} s after nobody wanted it"
                 )
-        if decided or _label(row) in self._world.broken or len(provider.of(work.label)) > 1:
+        if decided:
             return
         if state == "running" and row.state not in ("lost", "unsent"):
             self._world.fail("cancel", f"all is over, and {work.id} still runs for call {row.id}, which is {row.state}")
-        if state != "succeeded":
+        if state != "succeeded" or _label(row) in self._world.broken or len(provider.of(work.label)) > 1:
             return
         if row.state == "collected" or (row.state == "failed" and work.result_lost):
             if row.cost < work.charge:

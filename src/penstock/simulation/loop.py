@@ -194,13 +194,17 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return ", ".join(task.get_name() for task in self.tasks if not task.done()) or "no tasks"
 
     def close(self) -> None:
-        """Throw away what still waits, quietly."""
+        """Throw away what still waits, quietly: also what would rather wait than end."""
         self._closed = True
-        for task in self.tasks:
-            coro = task.get_coro()
-            if not task.done() and coro is not None:
-                with contextlib.suppress(BaseException):
-                    coro.close()
-        self._ready.clear()
-        self._timers.clear()
-        self.tasks.clear()
+        complain, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
+        try:
+            for task in self.tasks:
+                coro = task.get_coro()
+                if not task.done() and coro is not None:
+                    with contextlib.suppress(BaseException):
+                        coro.close()
+            self._ready.clear()
+            self._timers.clear()
+            self.tasks.clear()
+        finally:
+            sys.unraisablehook = complain

@@ -165,6 +165,8 @@ class MemoryCalls:
             job = self.rows.get(row.job)
             if job is None or job.status not in ("canceling", "canceled", "completed") or row.unwanted:
                 continue
+            if job.status == "canceling" and job.entered is not None and job.entered <= row.created:
+                continue
             if row.state in ("intent", "submitted", "running", "overdue"):
                 row.unwanted, row.due = 1, self._now()
 

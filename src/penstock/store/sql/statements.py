@@ -269,7 +269,8 @@ def statements(dialect: Dialect) -> dict[str, str]:
         # The job is looked up call by call: a planner that joins would rather read all jobs.
         "orphaned_calls": (
             "SELECT id FROM calls WHERE unwanted = 0 AND state IN ('intent', 'submitted', 'running', 'overdue')"
-            f" AND (SELECT status FROM jobs WHERE jobs.id = calls.job) IN ('canceling', 'canceled', 'completed') {skip}"
+            " AND (SELECT CASE WHEN status = 'canceling' AND entered <= calls.created THEN 'cleaning up' ELSE status END"
+            f" FROM jobs WHERE jobs.id = calls.job) IN ('canceling', 'canceled', 'completed') {skip}"
         ),
         "orphan_calls": w.update("calls", ("unwanted", "due"), ("id",)),
         "inherit_calls": w.pick(
