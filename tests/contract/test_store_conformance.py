@@ -101,7 +101,7 @@ def test_sequences_reach_every_operation_done_and_refused() -> None:
     coverage = Coverage()
 
     async def look() -> None:
-        for seed in range(120):
+        for seed in range(200):
             clock = ManualClock()
             oracle, same = MemoryStore(clock), MemoryStore(clock)
             coverage.update(await compare(oracle, same, clock=clock, seed=seed, length=LENGTH))

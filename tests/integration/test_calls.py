@@ -488,6 +488,7 @@ def test_a_clean_up_steps_own_calls_are_wanted(tmp_path: Path) -> None:
         if not call.ended:
             return Again(payload, until=call)
         ctx.count(undone=call.ok)
+        return None
 
     async def main(app: Penstock) -> None:
         submitted = await app.submit("ask", {})
@@ -498,5 +499,28 @@ def test_a_clean_up_steps_own_calls_are_wanted(tmp_path: Path) -> None:
         provider.finishes = "succeeded"
         job = await app.wait(submitted.job_id, timeout=PATIENCE)
         assert (job.status, job.counters) == ("canceled", {"undone": 1})
+
+    run(tmp_path, provider, main, workflow=workflow)
+
+
+def test_a_retried_job_makes_the_call_again_that_failed(tmp_path: Path) -> None:
+    provider = Provider(finishes="failed")
+    workflow = Workflow("ask", payload=dict[str, Any])
+
+    @workflow.step
+    async def ask(payload: dict[str, Any], ctx: Context) -> Any:
+        call = await ctx.call(provider, "it", payload)
+        if not call.ended:
+            return Again(payload, until=call)
+        if not call.ok:
+            raise Permanent(f"the call {call.state}")
+        return answer(call)
+
+    async def main(app: Penstock) -> None:
+        failed = await ended(app, (await app.submit("ask", {})).job_id)
+        assert failed.error == "Permanent: the call failed"
+        provider.finishes = "succeeded"
+        again = await ended(app, (await app.retry(failed.id)).id)
+        assert again.result == {"state": "collected", "result": {"id": "work-2"}, "attempt": 1}
 
     run(tmp_path, provider, main, workflow=workflow)

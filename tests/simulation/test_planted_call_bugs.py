@@ -185,22 +185,26 @@ class Planted:
             simulate(CALL_WORKFLOWS, spending, seed=seed, faults=self.faults, providers=three)
 
 
-CLOCKS = {"worker clock jumps": 0.8, "reply lost": 0.5, "slow submit": 0.5, "listing lags": 0.8}
+DOUBT = {"reply lost": 0.5, "slow submit": 0.5, "listing lags": 0.8}
+CLOCKS = DOUBT | {"worker clock jumps": 0.8}
+SLOW = {"slow store": 0.3, "freeze": 0.3}
+STOPS = {"drain": 0.5, "collect fails": 0.3, "slow store": 0.2}
+STUCK = {"work is stuck": 0.5}
 
 PLANTED = [
-    Planted(take_an_early_listing_for_proof, 300),
-    Planted(make_again_what_is_ambiguous, 100),
-    Planted(send_too_late, 300),
-    Planted(sleep_through_the_end, 400),
+    Planted(take_an_early_listing_for_proof, 200, DOUBT),
+    Planted(make_again_what_is_ambiguous, 200),
+    Planted(send_too_late, 200, SLOW),
+    Planted(sleep_through_the_end, 300, SLOW),
     Planted(free_holds_early, 100),
     Planted(believe_only_the_holder, 100),
     Planted(take_a_failed_poll_for_a_failure, 100),
-    Planted(forget_to_cancel, 300, {"work is stuck": 0.5}),
-    Planted(believe_the_own_clock, 300, CLOCKS),
-    Planted(forget_a_live_call, 300),
-    Planted(send_under_another_label, 100),
+    Planted(forget_to_cancel, 100, STUCK),
+    Planted(believe_the_own_clock, 200, CLOCKS),
+    Planted(forget_a_live_call, 300, STOPS),
+    Planted(send_under_another_label, 200),
     Planted(do_not_book_what_was_lost, 300),
-    Planted(pay_while_it_rests, 300),
+    Planted(pay_while_it_rests, 800),
 ]
 
 

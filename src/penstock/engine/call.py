@@ -34,6 +34,9 @@ State = Literal[
 LIVE: frozenset[str] = frozenset({"intent", "submitted", "running", "overdue", "succeeded", "quarantined"})
 """States in which a call keeps its holds: the other side has the work, or may have."""
 
+INHERITED: frozenset[str] = LIVE | {"unsent", "collected"}
+"""Calls that the next run of a failed job takes over. What ended without a result stays behind: a retry begins anew."""
+
 UNDER_WAY: frozenset[str] = frozenset({"intent", "submitted", "running", "overdue"})
 
 ENDED: frozenset[str] = frozenset({"collected", "failed", "expired", "cancelled", "absent", "lost", "discarded"})
@@ -338,8 +341,8 @@ def decided_before(row: CallRow, fact: Fact) -> bool:
 
 
 def learn(row: CallRow, fact: Fact, *, now: float, superseded: bool) -> bool:
-    """Change the row by what was learned; False if that is nothing new. `superseded`: a later attempt exists, so a
-    call that turns out to be alive after all is a duplicate, and unwanted."""
+    """Change the row by what was learned; False if that is nothing new. `superseded`: a later attempt exists, or
+    the job is over, so a call that was given up and turns out to be alive after all is unwanted."""
     if fact.kind not in MOVES:
         raise InvalidRequest(f"unknown kind of fact {fact.kind!r}")
     if fact.kind in DECISIONS:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.engine import budget, lifecycle
 from penstock.engine.call import (
     ENDED,
+    INHERITED,
     LIVE,
     RESTING,
     CallRow,
@@ -23,7 +24,7 @@ from penstock.engine.call import (
 )
 from penstock.engine.clock import to_the_tick
 from penstock.engine.errors import Halted, NotFound
-from penstock.engine.model import Event, JobRow
+from penstock.engine.model import FINAL, Event, JobRow
 from penstock.store.protocol import (
     ANY_QUEUE,
     Budget,
@@ -109,7 +110,8 @@ class MemoryCalls:
             return copy.copy(row)
         was, cost = row.state, row.cost
         newest = self._last_call(row.job, row.key)
-        superseded = newest is not None and newest.attempt > row.attempt
+        job = self.rows.get(row.job)
+        superseded = job is None or job.status in FINAL or (newest is not None and newest.attempt > row.attempt)
         changed = copy.copy(row)
         if not learn(changed, op.fact, now=self._now(), superseded=superseded):
             return copy.copy(row)
@@ -172,7 +174,7 @@ class MemoryCalls:
 
     def _inherit_calls(self, new: str, old: str) -> None:
         for row in self.call_rows.values():
-            if row.job == old:
+            if row.job == old and row.state in INHERITED:
                 row.job = new
         if f"job:{old}" in self.budget_rows:
             self.budget_rows[f"job:{new}"] = replace(self.budget_rows.pop(f"job:{old}"), scope=f"job:{new}")

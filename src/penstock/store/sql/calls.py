@@ -29,7 +29,7 @@ from penstock.engine.call import (
 )
 from penstock.engine.clock import to_the_tick
 from penstock.engine.errors import Halted, NotFound
-from penstock.engine.model import Event, JobRow
+from penstock.engine.model import FINAL, Event, JobRow
 from penstock.store.protocol import (
     ANY_QUEUE,
     Budget,
@@ -153,7 +153,8 @@ class Calls(Claims):
             return row
         was_live, was_state, cost = row.state in LIVE, row.state, row.cost
         newer = yield Ask("superseded", (row.job, row.key, row.attempt))
-        if not learn(row, fact, now=self.now, superseded=bool(newer)):
+        over = row.job not in jobs or jobs[row.job].status in FINAL
+        if not learn(row, fact, now=self.now, superseded=over or bool(newer)):
             return row
         yield Tell("put_calls", [_changing(row)])
         if was_live and row.state not in LIVE:

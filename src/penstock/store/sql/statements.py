@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from penstock.engine.call import CALL_CHANGING, CALL_COLUMNS, ENDED, LIVE, RESTING
+from penstock.engine.call import CALL_CHANGING, CALL_COLUMNS, ENDED, INHERITED, LIVE, RESTING
 from penstock.engine.model import CHANGING_COLUMNS, EVENT_COLUMNS, FIXED_COLUMNS, JOB_COLUMNS
 
 Dialect = Literal["sqlite", "postgresql"]
@@ -157,7 +157,9 @@ def statements(dialect: Dialect) -> dict[str, str]:
     one, two, three = (w.arg(n) for n in (1, 2, 3))
     now = w.arg(1, "float8")
     call = _names(CALL_COLUMNS)
-    ended, live, resting = (", ".join(f"'{state}'" for state in sorted(states)) for states in (ENDED, LIVE, RESTING))
+    ended, live, resting, inherited = (
+        ", ".join(f"'{state}'" for state in sorted(states)) for states in (ENDED, LIVE, RESTING, INHERITED)
+    )
     return {
         # Reading jobs in order to change them, always in the order of their ids.
         "hold_jobs": f"SELECT id, tenant, batch FROM jobs WHERE id IN {w.among(1)} ORDER BY id {lock}",
@@ -274,8 +276,9 @@ def statements(dialect: Dialect) -> dict[str, str]:
         ),
         "orphan_calls": w.update("calls", ("unwanted", "due"), ("id",)),
         "inherit_calls": w.pick(
-            "UPDATE calls SET job = ?1 WHERE job = ?2",
-            "UPDATE calls SET job = v.new FROM unnest($1::text[], $2::text[]) AS v(new, old) WHERE calls.job = v.old",
+            f"UPDATE calls SET job = ?1 WHERE job = ?2 AND state IN ({inherited})",
+            "UPDATE calls SET job = v.new FROM unnest($1::text[], $2::text[]) AS v(new, old)"
+            f" WHERE calls.job = v.old AND calls.state IN ({inherited})",
         ),
         "inherit_holds": w.pick(
             "UPDATE holds SET name = ?1 WHERE name = ?2",
