@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.remote")
 
-LOCAL_PACE = {"listing_margin": 2.0, "poll_every": 0.2, "poll_at_most": 5.0}
+LOCAL_PACE = {"create_timeout": 10.0, "listing_margin": 2.0, "poll_every": 0.2, "poll_at_most": 5.0}
 """Seconds that suit a Gemini on this machine, where the configuration says nothing else."""
 
 Factories = dict[str, Callable[[], Remote]]
@@ -68,7 +68,8 @@ def gemini_client(settings: Settings, clock: Clock) -> GeminiClient:
     from penstock.remote.gemini.client import GeminiClient
 
     if not uses_own_gemini(settings):
-        return GeminiClient(settings.gemini, clock=clock)
+        near = settings.gemini.on_loopback
+        return GeminiClient(_at_our_pace(settings) if near else settings.gemini, clock=clock)
     from penstock.gemini_local.launch import ensure_running
     from penstock.gemini_local.transport import PLACEHOLDER, OwnGemini
 
@@ -77,12 +78,13 @@ def gemini_client(settings: Settings, clock: Clock) -> GeminiClient:
     def find() -> str:
         return ensure_running(settings.home, backend=local.backend, idle_stop=local.idle).base_url
 
-    return GeminiClient(_at_our_pace(settings, PLACEHOLDER), clock=clock, transport=OwnGemini(find))
+    own = _at_our_pace(settings).model_copy(update={"base_url": PLACEHOLDER, "api_key": None})
+    return GeminiClient(own, clock=clock, transport=OwnGemini(find))
 
 
-def _at_our_pace(settings: Settings, address: str) -> GeminiSettings:
+def _at_our_pace(settings: Settings) -> GeminiSettings:
     unsaid = {key: value for key, value in LOCAL_PACE.items() if settings.source(f"gemini.{key}") is None}
-    return settings.gemini.model_copy(update={"base_url": address, "api_key": None, **unsaid})
+    return settings.gemini.model_copy(update=unsaid)
 
 
 def _from_packages(settings: Settings) -> Factories:

@@ -39,7 +39,7 @@ class Pace:
     `lease`: after which somebody else looks at a call too, unless whoever looks says that it still does. `look_again`:
     after which a call that never arrived is looked for once more."""
 
-    window: float = 60.0
+    window: float = 15.0
     lease: float = 20.0
     look_again: float = LOOK_AGAIN_AFTER_ABSENCE
 

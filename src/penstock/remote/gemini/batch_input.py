@@ -130,10 +130,10 @@ class Scan:
         if not isinstance(request, dict) or not request.get(needed):
             raise InvalidRequest(f"row {number} ({key[:80]!r}): a request to {self._request.kind} needs {needed}")
         for place in placeholders(request):
-            self._want(place)
+            self._want(place, key)
         self._count(request, len(line or b""))
 
-    def _want(self, place: Mapping[str, Any]) -> None:
+    def _want(self, place: Mapping[str, Any], key: str) -> None:
         name = uri_of(place).removeprefix(PLACEHOLDER)
         if name in self.counted.wanted:
             return
@@ -141,7 +141,8 @@ class Scan:
         try:
             self._sizes[PLACEHOLDER + name] = wanted.path.stat().st_size
         except OSError as error:
-            raise InvalidRequest(f"{PLACEHOLDER}{name}: {wanted.path} cannot be read: {error.strerror}") from error
+            where = wanted.path.resolve()
+            raise InvalidRequest(f"row {key[:80]!r}: {where} cannot be read: {error.strerror}") from error
         self.counted.wanted[name] = wanted
 
     def _count(self, request: Mapping[str, Any], size: int) -> None:

@@ -130,14 +130,27 @@ def translate(error: Exception, what: str, *, stake: Stake = "nothing") -> Penst
         response = getattr(error, "response", None)
         headers = getattr(response, "headers", None) or {}
         return refusal(code, getattr(error, "details", None), headers, what, stake=stake)
-    return _judged(_fate(error), f"{what}: {_told(error)}", doubted=stake != "nothing")
+    fate = _fate(error)
+    told = f"{what}: {_told(error)}"
+    if fate is Fate.NOT_TAKEN and (address := _address(error)):
+        told += f"; nobody answers at {address} (gemini.base_url, or GOOGLE_GEMINI_BASE_URL)"
+    return _judged(fate, told, doubted=stake != "nothing")
+
+
+def _address(error: Exception) -> str | None:
+    """Where a request that could not be sent was to go."""
+    try:
+        url = error.request.url  # type: ignore[attr-defined]
+        return f"{url.scheme}://{url.netloc.decode()}"
+    except (AttributeError, RuntimeError, UnicodeDecodeError):
+        return None
 
 
 def refusal(status: int, body: Any, headers: Mapping[str, str], what: str, *, stake: Stake = "nothing") -> StepError:
     """What an HTTP answer other than 200 means."""
     error = _error_of(body)
     name = str(error.get("status") or "")
-    message = str(error.get("message") or "")[:500]
+    message = str(error.get("message") or "")[:500].rstrip(". ")
     details = error.get("details")
     reasons = [part for part in details if isinstance(part, dict)] if isinstance(details, list) else []
     said = f"{what}: Gemini answered {status}" + (f" {name}" if name else "") + (f": {message}" if message else "")
