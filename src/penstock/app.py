@@ -186,14 +186,14 @@ class Penstock:
         if budget is None:
             return (await self.engine.submit([new]))[0]
         # Before the job, which may begin to spend at once; taken back only where it is sure that there is no such job.
-        await self.engine.set_budget(f"job:{new.id}", budget)
+        await self.engine.set_budget(f"job:{new.id}", budget, fresh=True)
         try:
             (submitted,) = await self.engine.submit([new])
         except InvalidRequest:
-            await self.engine.set_budget(f"job:{new.id}", None)
+            await self.engine.set_budget(f"job:{new.id}", None, fresh=True)
             raise
         if not submitted.created:
-            await self.engine.set_budget(f"job:{new.id}", None)
+            await self.engine.set_budget(f"job:{new.id}", None, fresh=True)
         return submitted
 
     async def submit_many(

@@ -4,13 +4,13 @@ Penstock's own where no key is set), and a pool of processes; and those that oth
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 from penstock.engine.clock import Clock, SystemClock
 from penstock.engine.errors import InvalidConfiguration
+from penstock.remote.desk import Factory
 from penstock.remote.gemini.settings import GOOGLE
 from penstock.remote.protocol import Remote
 
@@ -24,36 +24,56 @@ log = logging.getLogger("penstock.remote")
 LOCAL_PACE = {"create_timeout": 10.0, "listing_margin": 2.0, "poll_every": 0.2, "poll_at_most": 5.0}
 """Seconds that suit a Gemini on this machine, where the configuration says nothing else."""
 
-Factories = dict[str, Callable[[], Remote]]
+Factories = dict[str, Factory]
 
 
 def builtin_remotes(settings: Settings, clock: Clock | None = None) -> Factories:
     """Name → how to make it. Nothing is imported, started or asked for until then."""
     time = clock or SystemClock()
     client = cache(lambda: gemini_client(settings, time))
+    where = gemini_place(settings)
 
     def batch() -> Remote:
         from penstock.remote.gemini.batch import GeminiBatch
 
-        return GeminiBatch(client())
+        return GeminiBatch(client(), identity=where)
 
     def generate() -> Remote:
         from penstock.remote.gemini.single import GeminiGenerate
 
-        return GeminiGenerate(client())
+        return GeminiGenerate(client(), identity=where)
 
     def embed() -> Remote:
         from penstock.remote.gemini.single import GeminiEmbed
 
-        return GeminiEmbed(client())
+        return GeminiEmbed(client(), identity=where)
+
+    def cached() -> Remote:
+        from penstock.remote.gemini.caching import GeminiCache
+
+        return GeminiCache(client(), identity=where)
 
     def pool() -> Remote:
         from penstock.remote.pool import PoolRemote, ProcessPool
 
         return PoolRemote(ProcessPool(settings.pool.workers))
 
-    ours: Factories = {"gemini.batch": batch, "gemini.generate": generate, "gemini.embed": embed, "pool": pool}
-    return {**_from_packages(settings), **ours}
+    return {
+        **_from_packages(settings),
+        "gemini.batch": Factory(batch, where, keeps_files=True),
+        "gemini.generate": Factory(generate, where),
+        "gemini.embed": Factory(embed, where, keeps_files=True),
+        "gemini.cache": Factory(cached, where),
+        "pool": Factory(pool, keeps_files=True),
+    }
+
+
+def gemini_place(settings: Settings) -> str:
+    """Which Gemini it is: one on this machine must not answer for Google's."""
+    gemini = settings.gemini
+    if uses_own_gemini(settings):
+        return f"own:{settings.home.resolve()}"
+    return f"vertex:{gemini.vertex_project}/{gemini.vertex_location}" if gemini.vertex else gemini.base_url
 
 
 def uses_own_gemini(settings: Settings) -> bool:
@@ -89,15 +109,15 @@ def _at_our_pace(settings: Settings) -> GeminiSettings:
 
 def _from_packages(settings: Settings) -> Factories:
     """Entry points of the group `penstock.remotes`: each names a function that is given the settings."""
+    return {point.name: _factory(point, settings) for point in entry_points(group="penstock.remotes")}
 
-    def factory(point: EntryPoint) -> Callable[[], Remote]:
-        def make() -> Remote:
-            try:
-                remote: Remote = point.load()(settings)
-            except Exception as error:
-                raise InvalidConfiguration(f"remote {point.name!r} ({point.value}) cannot be made: {error}") from error
-            return remote
 
-        return make
+def _factory(point: EntryPoint, settings: Settings) -> Factory:
+    def make() -> Remote:
+        try:
+            remote: Remote = point.load()(settings)
+        except Exception as error:
+            raise InvalidConfiguration(f"remote {point.name!r} ({point.value}) cannot be made: {error}") from error
+        return remote
 
-    return {point.name: factory(point) for point in entry_points(group="penstock.remotes")}
+    return Factory(make, identity=None)

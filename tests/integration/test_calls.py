@@ -13,6 +13,8 @@ from penstock import Again, Call, Context, InvalidRequest, Penstock, Retry, Work
 from penstock.engine.call import Hold
 from penstock.engine.errors import Ambiguous, Conflict, Permanent, RateLimited, Transient
 from penstock.engine.model import Job
+from penstock.remote.protocol import Found
+from penstock.store.protocol import Learn
 from tests.support.provider import Provider, answer, raising
 
 PATIENCE = 30.0
@@ -154,8 +156,6 @@ def test_what_cannot_be_decided_waits_for_a_person(tmp_path: Path) -> None:
 
 
 async def _nothing(order: Any) -> Any:
-    from penstock.remote.protocol import Found
-
     return Found((), complete=False)
 
 
@@ -524,3 +524,217 @@ def test_a_retried_job_makes_the_call_again_that_failed(tmp_path: Path) -> None:
         assert again.result == {"state": "collected", "result": {"id": "work-2"}, "attempt": 1}
 
     run(tmp_path, provider, main, workflow=workflow)
+
+
+async def elsewhere(tmp_path: Path, provider: Provider, main: Callable[[Penstock], Awaitable[None]]) -> None:
+    """Another worker on the same store, whose provider is another one of the same name."""
+    app = Penstock(workflows=[asking(provider)], store=f"sqlite:///{tmp_path}/it.db", remotes=[provider])
+    async with app, app.worker(queues=("other",)):
+        await main(app)
+
+
+def test_a_worker_with_another_provider_of_that_name_leaves_a_call_alone(tmp_path: Path) -> None:
+    """A worker without a key has a Gemini of its own: that it knows nothing of a batch at Google proves nothing."""
+    google = Provider(identity="google", on_submit=raising(Ambiguous("the reply was lost")))
+    own = Provider(identity="own")
+
+    async def main(app: Penstock) -> None:
+        async def watch(_: Penstock) -> None:
+            submitted = await app.submit("ask", {})
+            await until(app, lambda calls: bool(calls))
+            await app.engine.write("UPDATE calls SET submit_before = created - 60, due = created")
+            assert (await ended(app, submitted.job_id)).result["attempt"] == 1
+
+        await elsewhere(tmp_path, own, watch)
+
+    run(tmp_path, google, main)
+    assert (len(google.works), len(own.works)) == (1, 0)
+
+
+def test_a_job_waits_for_a_worker_of_the_place_where_its_call_was_made(tmp_path: Path) -> None:
+    google, own = Provider(identity="google", finishes="running"), Provider(identity="own")
+
+    async def first(app: Penstock) -> None:
+        await app.submit("ask", {})
+        await until(app, lambda calls: bool(calls) and calls[0].state == "running")
+        await app.engine.write("UPDATE jobs SET due = created")
+
+    async def second(app: Penstock) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not ((job := (await app.jobs())[0]).error or "").startswith("Blocked: call 'it' was made at"):
+                await asyncio.sleep(0.02)
+        assert job.status == "waiting"
+
+    run(tmp_path, google, first)
+    run(tmp_path, own, second)
+    assert not own.works
+
+
+def test_one_refusal_while_collecting_does_not_lose_what_was_paid(tmp_path: Path) -> None:
+    provider = Provider()
+    collect, refusals = provider.collect, [Permanent("403: a wrong key"), Permanent("404"), ValueError("no idea")]
+
+    async def refused(order: Any, provider_id: str) -> Any:
+        if refusals:
+            raise refusals.pop()
+        return await collect(order, provider_id)
+
+    provider.collect = refused  # type: ignore[method-assign]
+
+    async def main(app: Penstock) -> None:
+        assert (await ended(app, (await app.submit("ask", {})).job_id)).result["state"] == "collected"
+
+    run(tmp_path, provider, main)
+    assert not refusals
+
+
+def test_what_a_failed_run_left_running_is_stopped_when_another_run_begins(tmp_path: Path) -> None:
+    provider = Provider(finishes="running")
+    workflow = Workflow("ask", payload=dict[str, Any])
+    broken = [True]
+
+    @workflow.step
+    async def ask(payload: dict[str, Any], ctx: Context) -> Any:
+        call = await ctx.call(provider, "it", payload)
+        if broken:
+            broken.pop()
+            raise Permanent("a bug in our code")
+        return answer(call) if call.ended else Again(payload, until=call)
+
+    async def main(app: Penstock) -> None:
+        failed = await ended(app, (await app.submit("ask", {}, key="k")).job_id)
+        await app.engine.sweep()
+        assert provider.works["work-1"].state == "running", "a retry may still want it"
+        again = await app.submit("ask", {}, key="k", again=True)
+        await until(app, lambda calls: calls[0].state == "cancelled", job=failed.id)
+        provider.finishes = "succeeded"
+        assert (await ended(app, again.job_id)).result["result"] == {"id": "work-2"}
+
+    run(tmp_path, provider, main, workflow=workflow)
+
+
+def test_a_wish_to_stop_is_not_put_off_by_a_look_that_was_under_way(tmp_path: Path) -> None:
+    provider = Provider(finishes="running", poll_every=300.0, poll_at_most=300.0)
+    looking, go_on = asyncio.Event(), asyncio.Event()
+    poll = provider.poll
+
+    async def slow(order: Any, provider_id: str) -> Any:
+        polled = await poll(order, provider_id)
+        looking.set()
+        await go_on.wait()
+        return polled
+
+    provider.poll = slow  # type: ignore[method-assign]
+
+    async def main(app: Penstock) -> None:
+        submitted = await app.submit("ask", {})
+        await until(app, lambda calls: bool(calls) and calls[0].state == "submitted")
+        await app.engine.write("UPDATE calls SET due = created")
+        await looking.wait()
+        await app.cancel(submitted.job_id)
+        await app.engine.sweep()
+        go_on.set()
+        await until(app, lambda calls: calls[0].state == "cancelled")
+
+    run(tmp_path, provider, main)
+
+
+def test_a_submit_that_never_answers_is_cut_off_and_looked_for(tmp_path: Path) -> None:
+    provider = Provider(submit_timeout=0.2)
+    submit = provider.submit
+
+    async def hanging(order: Any) -> Any:
+        await submit(order)
+        await asyncio.sleep(3600)
+
+    provider.submit = hanging  # type: ignore[method-assign]
+
+    async def main(app: Penstock) -> None:
+        job = await ended(app, (await app.submit("ask", {})).job_id)
+        assert job.result == {"state": "collected", "result": {"id": "work-1"}, "attempt": 1}
+
+    run(tmp_path, provider, main)
+    assert len(provider.works) == 1
+
+
+def test_a_call_nobody_ever_hears_of_is_not_made_for_ever(tmp_path: Path) -> None:
+    provider = Provider(guarantee="repeatable", inline=True)
+    submit = provider.submit
+
+    async def deaf(order: Any) -> Any:
+        await submit(order)
+        raise Ambiguous("no answer")
+
+    provider.submit = deaf  # type: ignore[method-assign]
+    workflow = Workflow("ask", payload=dict[str, Any])
+
+    @workflow.step(retry=Retry(attempts=50, base=0.001))
+    async def ask(payload: dict[str, Any], ctx: Context) -> Any:
+        return answer(await ctx.call(provider, "it", payload))
+
+    async def main(app: Penstock) -> None:
+        job = await ended(app, (await app.submit("ask", {})).job_id)
+        assert job.status == "failed"
+        assert "was made 6 times" in (job.error or "")
+        (cost,) = await app.costs()
+        assert cost.cost == 6 * 1000
+
+    run(tmp_path, provider, main, workflow=workflow)
+    assert len(provider.works) == 6
+
+
+def test_what_was_learned_lands_although_the_step_is_stopped_meanwhile(tmp_path: Path) -> None:
+    provider = Provider()
+    workflow = Workflow("ask", payload=dict[str, Any])
+    finds = [0]
+
+    async def counted(order: Any) -> Any:
+        finds[0] += 1
+        return await Provider.find(provider, order)
+
+    provider.find = counted  # type: ignore[method-assign]
+
+    @workflow.step(timeout=0.3, retry=Retry(attempts=5, base=0.5))
+    async def ask(payload: dict[str, Any], ctx: Context) -> Any:
+        call = await ctx.call(provider, "it", payload)
+        return answer(call) if call.ended else Again(payload, until=call)
+
+    async def main(app: Penstock) -> None:
+        commit, slow = app.engine.commit, [True]
+
+        async def late(op: Any) -> Any:
+            if isinstance(op, Learn) and op.fact.kind == "sent" and slow:
+                slow.pop()
+                await asyncio.sleep(0.6)
+            return await commit(op)
+
+        app.engine.commit = late  # type: ignore[method-assign]
+        job = await ended(app, (await app.submit("ask", {})).job_id)
+        assert job.result["attempt"] == 1
+        history = [event.note for event in await app.history(job.id) if event.kind == "retry"]
+        assert any("ran longer" in (note or "") for note in history), "the step was stopped"
+
+    run(tmp_path, provider, main, workflow=workflow)
+    assert finds[0] == 0, "nobody had to look for it"
+
+
+def test_an_empty_list_proves_nothing_until_its_margin_is_over(tmp_path: Path) -> None:
+    provider = Provider(on_submit=raising(Ambiguous("who knows")), submit_timeout=1.0, listing_margin=1.0)
+    shown = asyncio.Event()
+
+    async def lagging(order: Any) -> Any:
+        return await Provider.find(provider, order) if shown.is_set() else Found((), complete=True)
+
+    provider.find = lagging  # type: ignore[method-assign]
+
+    async def main(app: Penstock) -> None:
+        submitted = await app.submit("ask", {})
+        await until(app, lambda calls: bool(calls) and calls[0].error is not None)
+        now = await app.engine.store.now()
+        await app.engine.write(("UPDATE calls SET submit_before = :now, due = :now", {"now": now}))
+        await asyncio.sleep(0.5)
+        shown.set()
+        assert (await ended(app, submitted.job_id)).result["attempt"] == 1
+
+    run(tmp_path, provider, main)
+    assert len(provider.works) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -44,6 +45,13 @@ def doubted(tmp_path: Path) -> tuple[ShopCli, list[Call]]:
         return made
 
     return ShopCli(tmp_path), stocked(tmp_path, fill)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> tuple[ShopCli, Call]:
+    """A call that runs for ever, and no worker."""
+    (call,) = stocked(tmp_path, lambda shop: shop.calls("run"))
+    return ShopCli(tmp_path), call
 
 
 def test_a_list_in_a_pipe_shows_everything(every_state: tuple[ShopCli, dict[str, Call]]) -> None:
@@ -122,7 +130,29 @@ def test_a_job_shows_its_calls_and_what_they_cost(every_state: tuple[ShopCli, di
 
 def test_the_doctor_sees_calls_in_quarantine(every_state: tuple[ShopCli, dict[str, Call]]) -> None:
     checks = {check["name"]: check for check in every_state[0]("doctor", "--json").json["checks"]}
-    assert (checks["remote calls"]["status"], checks["remote calls"]["detail"]) == ("warn", "1 call in quarantine")
+    assert checks["remote calls"]["status"] == "warn"
+    assert checks["remote calls"]["detail"].startswith("1 call in quarantine; ")
+
+
+def test_the_doctor_sees_calls_that_nobody_looks_after(running: tuple[ShopCli, Call]) -> None:
+    checks = {check["name"]: check for check in running[0]("doctor", "--json").json["checks"]}
+    assert checks["workers"]["detail"] == "none alive, 1 unfinished job, 1 unfinished call"
+    detail = checks["remote calls"]["detail"]
+    assert (checks["remote calls"]["status"], detail) == ("warn", "1 unfinished call and nobody looks after it")
+    assert "penstock worker --app" in checks["remote calls"]["mend"]
+
+
+@pytest.mark.parametrize("kind", ["jobs", "calls"])
+def test_who_cancels_learns_that_nobody_stops_the_call(running: tuple[ShopCli, Call], kind: str) -> None:
+    cli, call = running
+    said = cli(kind, "cancel", call.job if kind == "jobs" else call.id)
+    start = f"penstock worker --app {cli.environ['PENSTOCK_APP']}"
+    assert said.err.splitlines()[-1] == f"1 call still runs at shop; it is cancelled when a worker runs: `{start}`"
+
+
+def test_a_call_that_is_looked_for_needs_nobody(every_state: tuple[ShopCli, dict[str, Call]]) -> None:
+    cli, found = every_state
+    assert "to do        nothing: it is " in cli("calls", "show", found["intent"].id).out
 
 
 def test_an_adopted_call_is_collected(doubted: tuple[ShopCli, list[Call]]) -> None:
@@ -160,6 +190,7 @@ def test_without_a_terminal_nothing_is_resubmitted_unasked(doubted: tuple[ShopCl
     cli, (known, _) = doubted
     assert "resubmitting may pay twice" in cli("calls", "resubmit", known.id, code=2).sentence
     assert cli.call(known.id)["state"] == "quarantined"
+    assert cli("calls", "resubmit", "nonesuch", code=2).sentence == "there is no call nonesuch"
 
 
 def test_on_a_terminal_one_is_asked_before_paying_twice(doubted: tuple[ShopCli, list[Call]]) -> None:
@@ -177,20 +208,38 @@ def test_tables_on_a_terminal(every_state: tuple[ShopCli, dict[str, Call]]) -> N
     wide, _ = on_a_terminal(cli, "", "calls", "list")
     assert all(call.job in wide for call in found.values())
     assert "↳ the listing could not be read to its end" in wide
-    cli.environ["COLUMNS"] = "80"
-    narrow, code = on_a_terminal(cli, "", "calls", "list")
-    cli.environ["COLUMNS"] = "200"
+    narrow, code = on_a_terminal(cli, "", "calls", "list", columns=80)
     assert code == 0
-    assert all(call.id in narrow and call.job not in narrow for call in found.values())
+    lines = lines_of(narrow)
+    assert all(len(line) <= 80 for line in lines)
+    for call in found.values():
+        (place,) = (n for n, line in enumerate(lines) if line.startswith(f"  {call.id}  job {call.job}"))
+        assert f"{call.remote} " in lines[place - 1]
+        assert f" {call.key}#{call.attempt} " in lines[place - 1]
 
 
-def on_a_terminal(cli: ShopCli, answer: str, *args: str) -> tuple[str, int]:
+def test_the_history_on_a_narrow_terminal_breaks_no_word(every_state: tuple[ShopCli, dict[str, Call]]) -> None:
+    cli, found = every_state
+    call = found["quarantined"]
+    said, _ = on_a_terminal(cli, "", "jobs", "show", call.job, columns=80)
+    lines = lines_of(said)
+    assert all(len(line) <= 80 for line in lines)
+    assert f"    shop {call.key}#1: the listing could not be read to its end" in lines
+    assert any(" call quarantined " in line for line in lines)
+
+
+def lines_of(said: str) -> list[str]:
+    """Without colours."""
+    return [line.rstrip() for line in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said).splitlines()]
+
+
+def on_a_terminal(cli: ShopCli, answer: str, *args: str, columns: int = 200) -> tuple[str, int]:
     """What somebody at a terminal sees who answers every question so, and the exit code."""
     ours, theirs = os.openpty()
     process = subprocess.Popen(
         [PENSTOCK, *args],
         cwd=cli.folder,
-        env=cli.environ | {"TERM": "xterm"},
+        env=cli.environ | {"TERM": "xterm", "COLUMNS": str(columns)},
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

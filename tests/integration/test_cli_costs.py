@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration.test_cli_calls import lines_of, on_a_terminal
 from tests.support.shop import COST, ESTIMATE, MODEL, ShopCli, Stock, opened_shop, orders
 
 HOUSE = "house-model"
@@ -40,6 +41,19 @@ def test_costs_by_workflow_and_model_unless_told(bought: ShopCli) -> None:
     ]
     assert total.split() == ["TOTAL", "5", "1", "40,000", "16,000", "8,000", "$0.370368", "$0.42"]
     assert said.err == f"No price is known for {HOUSE}: its calls are counted as free.\n"
+
+
+def test_names_and_amounts_share_a_narrow_terminal(bought: ShopCli) -> None:
+    said, _ = on_a_terminal(bought, "", "costs", columns=80)
+    head, _, first, *_ = lines_of(said)
+    assert head.split() == ["Workflow", "Model", "Calls", "Open", "Input", "Output", "Cost", "Reserved"]
+    assert first.split() == ["orders", MODEL, "4", "1", "30k", "6.0k", "$0.370368", "$0.42"]
+    said, _ = on_a_terminal(bought, "", "costs", "--tenant", "default", columns=80)
+    head, _, first, *_ = lines_of(said)
+    assert head.split() == ["Workflow", "Model", "Calls", "Input", "Cached", "Output", "Cost"]
+    said, _ = on_a_terminal(bought, "", "costs", columns=40)
+    assert all(len(line) <= 40 for line in lines_of(said)[:5])
+    assert "gemini…flash" in said
 
 
 def test_json_tells_exact_amounts(bought: ShopCli) -> None:
@@ -79,6 +93,8 @@ def test_costs_of_some_calls_only(bought: ShopCli, options: list[str], calls: in
         ("costs --by day budget list", "budget takes no option of `penstock costs`"),
         ("costs budget set acme 5", "a budget belongs to tenant:NAME, job:ID or batch:ID, not 'acme'"),
         ("costs budget set tenant:acme much", "'much' must be an amount of dollars, such as 25 or 0.50"),
+        ("costs budget set tenant:acme -5", "'-5' must be 0 or more dollars"),
+        ("costs budget set tenant:acme -0.5", "'-0.5' must be 0 or more dollars"),
         ("costs budget set job:nonesuch 5", "there is no job nonesuch"),
         ("costs budget set batch:nonesuch 5", "there is no batch nonesuch"),
         ("costs budget remove tenant:acme", "there is no budget tenant:acme"),

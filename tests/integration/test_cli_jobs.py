@@ -85,6 +85,35 @@ def test_the_same_key_is_the_same_job(cli: Cli) -> None:
     assert said.json["job"]["id"] == job_id
 
 
+def test_a_key_whose_last_run_failed_says_how_to_start_the_next(cli: Cli) -> None:
+    job_id = cli("jobs", "submit", "bad", "--payload", "1", "--key", "k", "--wait", "--json", code=1).json["job"]["id"]
+    hint = f"start it again with --again, or `penstock jobs retry {job_id}`"
+    assert hint in cli("jobs", "submit", "bad", "--payload", "1", "--key", "k").err
+    assert hint in cli("jobs", "submit", "bad", "--payload", "1", "--key", "k", "--wait", code=1).err
+    assert hint not in cli("jobs", "submit", "bad", "--payload", "1", "--key", "k", "--again").err
+
+
+def test_a_job_with_a_budget(cli: Cli) -> None:
+    job_id = cli.submit("hello", "a", "--key", "k", "--budget", "$0.50")
+    (budget,) = cli("costs", "budget", "list", "--json").json["budgets"]
+    assert (budget["scope"], budget["budget_microdollars"]) == (f"job:{job_id}", 500_000)
+    said = cli("jobs", "submit", "hello", "--payload", '"a"', "--key", "k", "--budget", "9")
+    assert f"Its budget is as it was; set it: `penstock costs budget set job:{job_id} DOLLARS`" in said.err
+    assert cli("costs", "budget", "list", "--json").json["budgets"] == [budget]
+    said = cli("jobs", "submit", "hello", "--payload", '"b"', "--budget", "-1", code=2)
+    assert "'-1' must be 0 or more dollars" in said.sentence
+
+
+def test_a_paused_job_tells_its_reason_before_its_last_error(cli: Cli) -> None:
+    source = cli.file("flow.py").read_text()
+    cli.file("flow.py").write_text(source.replace("base=0.01", "base=3600"))
+    job_id = cli.submit("bad", 1)
+    assert cli.start("worker", "--stop-when-idle", "100ms").wait(30) == 0
+    assert cli.job(job_id)["error"] == "ValueError: it cannot be done"
+    cli("jobs", "pause", job_id, "--reason", "lunch")
+    assert cli("jobs", "list").out.splitlines()[1].endswith(" lunch")
+
+
 def test_payloads_from_a_file_and_from_stdin(cli: Cli) -> None:
     cli.file("payload.json").write_text('"file"')
     assert cli("jobs", "submit", "hello", "--payload", "@payload.json", "--wait").out == '"Hello, file!"\n'

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 import sqlite3
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +17,7 @@ import pytest
 
 from penstock.cli.supervisor import LONGEST_PAUSE, Verdict, judge
 from penstock.engine.watch import EXIT_STUCK
-from tests.support.cli import Cli
+from tests.support.cli import PENSTOCK, Cli
 
 
 @pytest.fixture
@@ -240,7 +243,45 @@ def test_a_worker_counts_only_for_the_queues_it_serves(cli: Cli) -> None:
 def test_a_failed_job_is_exit_code_1(cli: Cli) -> None:
     said = cli("jobs", "submit", "bad", "--payload", "1", "--wait", code=1)
     assert "failed" in said.err
-    assert "ValueError: it cannot be done" in said.err
+    *before, last = [line for line in said.err.splitlines() if "ValueError: it cannot be done" in line]
+    assert last.startswith("✗ ")
+    assert all(": waiting, " in line for line in before), "only the first try's failure is told before the end"
+
+
+def test_only_those_that_have_not_ended_are_named(cli: Cli) -> None:
+    cli.start_worker()
+    ended, *late = cli.submit("hello", "a"), cli.submit("held", "mark"), cli.submit("held", "mark")
+    cli("jobs", "wait", ended, "--timeout", "30s")
+    told = cli("jobs", "wait", ended, late[0], "--timeout", "0.3", code=1).err.splitlines()[-1]
+    assert told == f"Error: {late[0]}: not ended after 0.3 s; it goes on without us"
+    told = cli("jobs", "wait", ended, *late, "--timeout", "0.3", code=1).err.splitlines()[-1]
+    assert told == f"Error: {', '.join(late)}: not ended after 0.3 s; they go on without us"
+
+
+@pytest.mark.skipif(
+    not (os.getuid() == 0 and shutil.which("setpriv")), reason="needs root and setpriv, to lose a right"
+)
+def test_a_worker_that_cannot_write_its_store_gives_up_at_once(cli: Cli) -> None:
+    cli.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    cli.folder.chmod(0o555)
+    ended = subprocess.run(
+        ["setpriv", "--bounding-set=-dac_override,-dac_read_search", str(PENSTOCK), "worker"],
+        cwd=cli.folder, env=cli.environ, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    cli.folder.chmod(0o755)
+    assert ended.returncode == 2
+    assert ended.stderr.count("permission denied (.penstock)") == 1
+    assert "starting another" not in ended.stderr
+
+
+@pytest.mark.parametrize(("level", "heard"), [("info", False), ("debug", True)])
+def test_libraries_that_tell_every_request_are_heard_only_when_debugging(cli: Cli, level: str, heard: bool) -> None:
+    source = cli.file("flow.py").read_text()
+    said = "    import logging\n    logging.getLogger('httpx').info('HTTP Request: GET')\n    ctx.count(names=1)"
+    cli.file("flow.py").write_text(source.replace("    ctx.count(names=1)", said))
+    cli.submit("hello", "a")
+    assert cli.start("worker", "--stop-when-idle", "100ms", "--log-level", level).wait(30) == 0
+    assert ("HTTP Request" in cli.log) is heard
 
 
 def test_waiting_here_for_a_paused_job_would_never_end(cli: Cli) -> None:

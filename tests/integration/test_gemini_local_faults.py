@@ -339,6 +339,14 @@ def test_result_gone(trial: Trial) -> None:
     assert gone.value.code == 403
 
 
+def test_result_gone_leaves_an_inline_batch_without_rows(trial: Trial) -> None:
+    trial.fault("result_gone")
+    job = trial.create_inline()
+    metadata = trial.ended(job)["metadata"]
+    assert (metadata["state"], metadata["output"]) == ("BATCH_STATE_SUCCEEDED", {"inlinedResponses": {}})
+    assert trial.client.batches.get(name=job.name).state == types.JobState.JOB_STATE_SUCCEEDED
+
+
 @pytest.mark.parametrize("under", ["error", "status"])
 def test_row_error_is_for_some_rows(trial: Trial, under: str) -> None:
     trial.fault("row_error", code=1, under=under, keys="k[24]", message="no")
@@ -450,6 +458,37 @@ def test_cut_result_ends_in_the_middle_of_a_line(trial: Trial) -> None:
     trial.fault("cut_result", fraction=0.55)
     with pytest.raises(json.JSONDecodeError):
         trial.lines(trial.create())
+
+
+@pytest.mark.parametrize(("fraction", "left"), [(0.5, ["k0"]), (0.7, ["k0", "k1"]), (0.1, [])])
+def test_cut_result_takes_the_last_rows_of_an_inline_batch(trial: Trial, fraction: float, left: list[str]) -> None:
+    trial.fault("cut_result", fraction=fraction)
+    output = trial.ended(trial.create_inline())["metadata"]["output"]["inlinedResponses"]
+    assert [row["metadata"]["key"] for row in output.get("inlinedResponses", [])] == left
+
+
+def test_an_inline_result_that_is_broken_on_the_disk_can_still_be_looked_at(trial: Trial) -> None:
+    job = trial.create_inline()
+    trial.ended(job)
+    (out,) = (trial.gemini.home / "gemini" / "blobs").glob("out-*")
+    out.write_bytes(out.read_bytes()[:-20])
+    assert len(trial.operation(job)["response"]["inlinedResponses"]["inlinedResponses"]) == 2
+    out.unlink()
+    assert trial.operation(job)["metadata"]["output"] == {"inlinedResponses": {}}
+
+
+@pytest.mark.parametrize("kind", ["fail", "row_error", "shuffle"])
+def test_the_journal_names_the_faults_that_a_batch_was_dealt(trial: Trial, kind: str) -> None:
+    trial.fault(kind)
+    trial.create_inline()
+    (entry,) = trial.gemini.journal(operation="create")
+    assert (entry["status"], entry["fault"]) == (200, kind)
+
+
+def test_the_journal_names_the_faults_that_a_file_was_dealt(trial: Trial) -> None:
+    trial.fault("processing", seconds=60)
+    trial.upload(b"{}\n")
+    assert [entry["fault"] for entry in trial.gemini.journal(operation="upload_chunk")] == ["processing"]
 
 
 def test_faults_of_rows_reach_inline_batches(trial: Trial) -> None:

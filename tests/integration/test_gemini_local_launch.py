@@ -118,6 +118,25 @@ def test_a_server_that_cannot_start_says_why(home: Path) -> None:
         ensure_running(home, backend="script", settings={"speed": 3})
 
 
+def test_a_folder_that_cannot_be_written_is_told_in_one_line(home: Path) -> None:
+    started(home)
+    launch.stop(home)
+    for name in ("state.db", "state.db-wal", "state.db-shm"):
+        (home / "gemini" / name).unlink(missing_ok=True)
+    (home / "gemini" / "state.db").mkdir()
+    with pytest.raises(LaunchFailed) as failed:
+        started(home)
+    assert str(failed.value).count("\n") == 0
+    assert "state.db cannot be written (unable to open database file)" in str(failed.value)
+    assert str(failed.value).endswith(f"(all it said is in {home / 'gemini' / 'server.log'})")
+    assert "Traceback" not in (home / "gemini" / "server.log").read_text()
+    shutil.rmtree(home)
+    home.touch()
+    with pytest.raises(LaunchFailed, match="cannot be written: "):
+        started(home)
+    home.unlink()
+
+
 def test_a_folder_has_one_server(home: Path) -> None:
     started(home)
     command = [sys.executable, "-m", "penstock.gemini_local", "--home", str(home), "--backend", "script"]

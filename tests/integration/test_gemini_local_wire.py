@@ -236,3 +236,12 @@ def test_the_clock_only_goes_forward(gemini: Gemini) -> None:
         return gemini.http("POST", "/_penstock/clock", body, {"X-Penstock-Admin": "1"})[0]
 
     assert [told(body) for body in ({"advance": -1}, {"advance": "x"}, [], {"advance": 1})] == [400, 400, 400, 200]
+
+
+@pytest.mark.parametrize("seconds", ["NaN", "Infinity", "1e300", "-1", "true"])
+def test_the_clock_takes_no_nonsense(gemini: Gemini, seconds: str) -> None:
+    answer = httpx2.post(
+        f"{gemini.url}/_penstock/clock", content=f'{{"advance": {seconds}}}', headers={"X-Penstock-Admin": "1"}
+    )
+    assert answer.status_code == 400, answer.text
+    assert gemini.http("POST", GENERATE, HELLO, headers=KEY)[0] == 200

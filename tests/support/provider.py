@@ -25,6 +25,8 @@ class Provider:
 
     name: str = "provider"
     guarantee: Guarantee = "findable"
+    identity: str = ""
+    keeps_files: bool = False
     finishes: PolledState = "succeeded"
     cost: int = 700
     estimate: int = 1000

@@ -35,6 +35,8 @@ class Shop:
     def __init__(self, name: str, guarantee: Guarantee) -> None:
         self.name = name
         self.guarantee: Guarantee = guarantee
+        self.identity = ""
+        self.keeps_files = False
 
     async def prepare(self, order: Order) -> Plan:
         model = order.request.get("model", MODEL)

@@ -30,7 +30,16 @@ def commands(group: click.Group, path: str = "penstock") -> Iterator[tuple[str, 
             yield f"{path} {name}", command
 
 
+def groups(group: click.Group, path: str = "penstock") -> Iterator[tuple[str, click.Group]]:
+    context = click.Context(group)
+    yield path, group
+    for name in group.list_commands(context):
+        if isinstance(command := group.get_command(context, name), click.Group):
+            yield from groups(command, f"{path} {name}")
+
+
 COMMANDS = dict(commands(penstock))
+GROUPS = dict(groups(penstock))
 
 
 def section(path: str) -> str:
@@ -52,6 +61,14 @@ def test_every_global_option_is_documented() -> None:
     for parameter in penstock.get_params(click.Context(penstock)):
         if isinstance(parameter, GlobalOption):
             assert f"| `{parameter.opts[0]}" in CLI
+
+
+@pytest.mark.parametrize("path", [path for path in GROUPS if not path.startswith("penstock gemini")])
+def test_no_list_of_commands_is_cut_on_a_narrow_terminal(path: str) -> None:
+    group = GROUPS[path]
+    listed = group.get_help(click.Context(group, info_name=path, terminal_width=80)).partition("Commands:")[2]
+    assert listed
+    assert "..." not in listed
 
 
 def test_no_command_is_documented_that_is_not_there() -> None:

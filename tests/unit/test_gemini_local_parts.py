@@ -24,7 +24,7 @@ from penstock.gemini_local.catalog import find_model
 from penstock.gemini_local.downloads import NoSuchRange, read_range
 from penstock.gemini_local.errors import ApiError
 from penstock.gemini_local.faults import KINDS, BadFault, Fault, Faults, dump, load
-from penstock.gemini_local.guards import check_caller, own_address
+from penstock.gemini_local.guards import check_admin, check_caller, own_address
 from penstock.gemini_local.paging import decode_token, encode_token, page_size
 from penstock.gemini_local.prompts import read_prompt, write_response
 from penstock.gemini_local.routes import OPERATIONS, match
@@ -164,11 +164,53 @@ def test_faults_come_back_as_they_went(kind: str) -> None:
         {"kind": "error", "times": "many"},
         {"kind": "row_error", "keys": "("},
         {"kind": "error", "where": "creat"},
+        {"kind": "error", "where": 5},
+        {"kind": "error", "match": 5},
+        {"kind": "error", "after": -1},
+        {"kind": "error", "times": 1.5},
+        {"kind": "error", "code": "many"},
+        {"kind": "cut_result", "fraction": 2},
+        {"kind": "processing", "seconds": None},
+        {"kind": ["error"]},
     ],
 )
 def test_faults_that_cannot_be(wrong: Any) -> None:
     with pytest.raises(BadFault):
         Fault.parse(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"kind": "drop_aftr"}, "there is no kind of fault 'drop_aftr'; did you mean 'drop_after'?"),
+        ({"kind": "drop_after", "tims": 1}, "drop_after does not take 'tims'; did you mean 'times'?"),
+        (
+            {"kind": "drop_after", "zzz": 1},
+            "drop_after does not take 'zzz'; there are: after, kind, match, rate, times, where",
+        ),
+        ({"kind": "fail", "where": "creat"}, "fail: where: there is no operation 'creat'; did you mean 'create'?"),
+        ({"kind": "fail", "rate": 7}, "fail: rate is a number from 0 to 1; got 7"),
+        ({"kind": "fail", "match": "("}, "fail: match: '(' is not a regular expression: "),
+    ],
+)
+def test_what_is_wrong_with_a_fault_is_told_in_words(wrong: Any, told: str) -> None:
+    with pytest.raises(BadFault) as raised:
+        Fault.parse(wrong)
+    assert str(raised.value).startswith(told)
+
+
+def test_faults_on_the_disk_that_cannot_be_are_left_out(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    state.db.execute("""INSERT INTO faults (position, spec) VALUES (0, '{"kind": "fail", "rate": 7}')""")
+    state.db.execute("""INSERT INTO faults (position, spec) VALUES (1, '{"kind": "fail"}')""")
+    assert [fault["kind"] for fault in Faults(state, Random(1)).view()] == ["fail"]
+    state.close()
+    assert load('[{"kind": "fail", "rate": 7}]') == ()
+
+
+def test_a_model_that_is_not_there_is_told_with_those_that_are() -> None:
+    with pytest.raises(ApiError, match=r"is not found for API version v1beta.*knows gemini-2\.5-flash, .*--any-model"):
+        find_model("gemini-0", any_model=False)
 
 
 def test_faults_hit_after_so_many_and_so_often(tmp_path: Path) -> None:
@@ -393,3 +435,26 @@ class TestScript:
         assert vectors() == [first, second]
         assert first != second
         assert abs(sum(value * value for value in first) - 1) < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("peer", "headers", "key", "let_in"),
+    [
+        ("127.0.0.1", {}, None, True),
+        ("127.0.0.1", {}, "secret", True),
+        ("10.0.0.5", {}, "secret", False),
+        ("10.0.0.5", {"x-goog-api-key": "wrong"}, "secret", False),
+        ("10.0.0.5", {"x-goog-api-key": "secret"}, "secret", True),
+        ("10.0.0.5", {}, None, False),
+        ("127.0.0.1", {"x-forwarded-for": "10.0.0.5"}, None, False),
+    ],
+)
+def test_the_administration_is_for_this_machine_or_for_who_has_the_key(
+    peer: str, headers: dict[str, str], key: str | None, let_in: bool
+) -> None:
+    told = {"x-penstock-admin": "1", **headers}
+    if let_in:
+        check_admin(told, peer, Settings(key=key))
+        return
+    with pytest.raises(ApiError):
+        check_admin(told, peer, Settings(key=key))

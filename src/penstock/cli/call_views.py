@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from penstock.cli.fitting import needed, shortened, widths_of
 from penstock.cli.output import Output, plain_table
 from penstock.cli.sheets import show_sheet
 from penstock.cli.times import ago, length, local_and_ago
@@ -28,9 +29,6 @@ CALL_STYLES = {
     "lost": "red",
     "discarded": "bright_black",
 }
-
-ROOM_FOR_IDS = 120
-"""Columns a terminal must have for the ids of job and provider; `calls show` tells them in any case."""
 
 MEANINGS = {
     "intent": "about to be sent, or nobody knows yet whether it was",
@@ -67,7 +65,8 @@ def cost_text(call: Call) -> str:
 
 
 def show_calls(out: Output, calls: Sequence[Call], now: float) -> None:
-    """A pipe gets everything; a terminal gets what fits, and what is wrong with a call on a line below it."""
+    """A pipe gets everything in one line a call; on a terminal that is too narrow for it, the ids stand on a line below
+    the call, and what is wrong with it on the next."""
     columns: dict[str, list[str]] = {
         "ID": [call.id for call in calls],
         "STATE": [state_text(call) for call in calls],
@@ -92,11 +91,21 @@ def show_calls(out: Output, calls: Sequence[Call], now: float) -> None:
 
     console = out.console()
     reasons = columns.pop("WHY")
-    if console.width < ROOM_FOR_IDS:
-        del columns["JOB"], columns["PROVIDER ID"]
     shown = {name: cells for name, cells in columns.items() if any(cells)}
+    ids: list[str] = []
+    if needed(widths_of(shown)) > console.width:
+        ids = [_ids(call, console.width) for call in calls]
+        shown = {name: cells for name, cells in shown.items() if name not in ("ID", "JOB", "PROVIDER ID")}
+    if needed(widths_of(shown)) > console.width:
+        shown.pop("NEXT LOOK", None)
     styles = [CALL_STYLES[call.state] for call in calls]
-    console.print(RowTable(shown, reasons, styled="STATE", styles=styles))
+    console.print(RowTable(shown, reasons, styled="STATE", styles=styles, details=ids))
+
+
+def _ids(call: Call, room: int) -> str:
+    """Whole, so that they can be copied; the provider's is shortened where there is no room for it."""
+    ours = f"{call.id}  job {call.job}"
+    return f"{ours}  {shortened(call.provider_id, max(room - len(ours) - 4, 12))}" if call.provider_id else ours
 
 
 def _next_look(call: Call, now: float) -> str:
@@ -120,6 +129,7 @@ def _facts(row: CallRow, now: float) -> list[tuple[str, str]]:
         ("key", call.key),
         ("attempt", str(call.attempt) if call.attempt > 1 else None),
         ("state", f"{state_text(call)} ({MEANINGS[call.state]})"),
+        ("to do", _nothing_to_do(row, now) if call.state == "intent" else None),
         ("error", call.error),
         ("job", f"{call.job} ({call.workflow})"),
         ("tenant", None if call.tenant == DEFAULT_TENANT else call.tenant),
@@ -142,6 +152,12 @@ def _facts(row: CallRow, now: float) -> list[tuple[str, str]]:
         ("result", json.dumps(call.result, ensure_ascii=False) if call.ok else None),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def _nothing_to_do(row: CallRow, now: float) -> str:
+    if row.submit_before is not None and now < row.submit_before:
+        return "nothing: it is sent, or looked for when the time for that is over"
+    return "nothing: it is being looked for, until it is found or its absence is proved"
 
 
 def _rows(call: Call) -> str | None:

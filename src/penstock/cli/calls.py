@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +11,8 @@ from penstock.cli.command import Group, Invocation
 from penstock.engine.call import STATES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.app import Penstock
     from penstock.cli.output import Output
     from penstock.engine.call import Call
@@ -99,7 +102,10 @@ def _hint(out: Output, amount: int) -> None:
 @click.argument("call_id", metavar="ID")
 @click.pass_obj
 def show(call: Invocation, call_id: str) -> None:
-    """Everything about one call: where it is, what it used and cost, and its result."""
+    """Everything about one call.
+
+    Where it is, what it used and cost, and its result.
+    """
     from penstock.cli import sessions
     from penstock.cli.call_shapes import call_detail
     from penstock.cli.call_views import show_call
@@ -135,10 +141,10 @@ def _choices(call_id: str, remote: str, provider_id: str | None) -> str:
 @click.argument("provider_id", metavar="[PROVIDER_ID]", required=False)
 @click.pass_obj
 def adopt(call: Invocation, call_id: str, provider_id: str | None) -> int:
-    """Say that a quarantined call exists at the other side, and under which id.
+    """Say under which id a quarantined call exists.
 
-    From then on it is polled and collected like any other, and its result is what the job gets: make sure that the id
-    is that of this very call. PROVIDER_ID may be left out where `penstock calls show` knows it already.
+    From then on the call is polled and collected like any other, and its result is what the job gets: make sure that
+    the id is that of this very call. PROVIDER_ID may be left out where `penstock calls show` knows it already.
 
     \b
     Example:
@@ -152,10 +158,10 @@ def adopt(call: Invocation, call_id: str, provider_id: str | None) -> int:
 @click.option("--yes", "-y", is_flag=True, help="Do not ask; needed where there is no terminal.")
 @click.pass_obj
 def resubmit(call: Invocation, ids: tuple[str, ...], yes: bool) -> int:
-    """Say that quarantined calls are not at the other side, and make them again.
+    """Make quarantined calls again.
 
-    Each is made anew as its job's next attempt, and paid for. If the work exists after all, it is paid twice; so you
-    are asked first.
+    That says that they are not at the other side. Each is made anew as its job's next attempt, and paid for. If the
+    work exists after all, it is paid twice; so you are asked first.
 
     \b
     Example:
@@ -163,21 +169,26 @@ def resubmit(call: Invocation, ids: tuple[str, ...], yes: bool) -> int:
     """
     import sys
 
-    if not yes and not sys.stdin.isatty():
+    doubted = [] if yes else _doubted(call, ids)
+    if doubted and not sys.stdin.isatty():
         raise click.UsageError(
             "resubmitting may pay twice, and there is no terminal to ask on: add --yes",
             click.get_current_context(),
         )
-    return _decide(call, "resubmit", ids, ask=not yes)
+    if doubted and not _agreed(doubted):
+        call.out.note("Nothing was changed.")
+        return 1
+    return _decide(call, "resubmit", ids)
 
 
 @calls.command()
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @click.pass_obj
 def cancel(call: Invocation, ids: tuple[str, ...]) -> int:
-    """Stop calls that are under way, at the other side too; their steps learn that they were cancelled.
+    """Stop calls that are under way.
 
-    The call has ended when the other side says so. What it did until then may still be charged.
+    They are stopped at the other side too, by a worker, and their steps learn that they were cancelled. A call has
+    ended when the other side says so. What it did until then may still be charged.
 
     \b
     Example:
@@ -202,26 +213,20 @@ def discard(call: Invocation, ids: tuple[str, ...]) -> int:
     return _decide(call, "discard", ids)
 
 
-def _decide(
-    call: Invocation, decision: str, ids: tuple[str, ...], *, provider_id: str | None = None, ask: bool = False
-) -> int:
+def _decide(call: Invocation, decision: str, ids: tuple[str, ...], *, provider_id: str | None = None) -> int:
     """What is refused for one call does not keep the others from it."""
     from penstock.cli import sessions
     from penstock.cli.call_shapes import call_summary
     from penstock.engine.errors import InvalidRequest
 
     settings = call.settings()
-    wanted = tuple(dict.fromkeys(ids))
-    if ask and not _agreed(call, wanted):
-        call.out.note("Nothing was changed.")
-        return 1
 
     async def main() -> int:
         decided: list[Call] = []
         jobs: dict[str, dict[str, object]] = {}
         refused: list[dict[str, str]] = []
         async with sessions.opened(settings, must_exist=True) as app:
-            for call_id in wanted:
+            for call_id in dict.fromkeys(ids):
                 try:
                     before = await _status(app, (await app.call(call_id)).job)
                     one = await app.decide_call(call_id, decision, provider_id=provider_id, actor=call.who)
@@ -235,6 +240,8 @@ def _decide(
                 call.out.tell(f"{call_id}: {decision} → {one.state}; {_fate(one.job, before, after)}")
             if any(job["goes_on"] for job in jobs.values()) and not await sessions.alive(app):
                 call.out.note(f"No worker is alive: start one with `{sessions.how_to_start(settings)}`.")
+            if decision == "cancel" and (words := await sessions.left_running(app, settings, decided)):
+                call.out.note(words)
         call.out.data(
             {"calls": [call_summary(one) for one in decided], "jobs": list(jobs.values()), "refused": refused}
         )
@@ -243,27 +250,28 @@ def _decide(
     return sessions.run(main())
 
 
-def _agreed(call: Invocation, ids: tuple[str, ...]) -> bool:
-    """Asked outside of the event loop, where Ctrl-C ends the question at once."""
+def _doubted(call: Invocation, ids: tuple[str, ...]) -> list[Call]:
+    """Those about which there is something to ask; the others are refused by name when all are decided."""
     from penstock.cli import sessions
-    from penstock.cli.call_views import called
-    from penstock.cli.output import counted
-    from penstock.engine.budget import dollars
     from penstock.engine.errors import NotFound
 
     async def look() -> list[Call]:
         async with sessions.opened(call.settings(), must_exist=True) as app:
             found = []
-            for call_id in ids:
-                try:
+            for call_id in dict.fromkeys(ids):
+                with contextlib.suppress(NotFound):
                     found.append(await app.call(call_id))
-                except NotFound:
-                    continue  # it is refused by name when the others are decided
             return [one for one in found if one.state == "quarantined"]
 
-    doubted = sessions.run(look())
-    if not doubted:
-        return True
+    return sessions.run(look())
+
+
+def _agreed(doubted: Sequence[Call]) -> bool:
+    """Asked outside of the event loop, where Ctrl-C ends the question at once."""
+    from penstock.cli.call_views import called
+    from penstock.cli.output import counted
+    from penstock.engine.budget import dollars
+
     for one in doubted:
         told = f"{one.remote} {called(one)} of job {one.job}, at most {dollars(one.estimate)}"
         click.echo(f"  {one.id}  {told}", err=True)

@@ -20,6 +20,7 @@ from penstock.cli.gemini_checks import gemini_checks
 from penstock.cli.output import counted
 from penstock.cli.schema_state import schema_state
 from penstock.config import Settings
+from penstock.engine.call import LIVE
 from penstock.engine.errors import PenstockError
 from penstock.store import migrations
 
@@ -27,6 +28,7 @@ OLDEST_PYTHON = (3, 11)
 OLDEST_SQLITE = (3, 35, 0)
 PACKAGES = ("pydantic", "sqlalchemy", "alembic", "click", "rich")
 LITTLE_SPACE, TOO_LITTLE_SPACE = 1 << 30, 64 << 20
+MOST_COUNTED = 1000
 LARGE_WAL = 256 << 20
 SHARED_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "glusterfs", "ceph"}
 
@@ -170,7 +172,10 @@ async def _work(app: Penstock, settings: Settings) -> list[Check]:
     checks = []
     found = f"{len(workers) or 'none'} alive" + (f", {len(dead)} dead" if dead else "")
     found += f", {counted(at_hand, 'unfinished job')}"
-    if workers or not at_hand:
+    unfinished = len(await app.calls(state=sorted(LIVE - {"quarantined"}), limit=MOST_COUNTED))
+    if unfinished:
+        found += f", {_at_most(unfinished, 'unfinished call')}"
+    if workers or not (at_hand or unfinished):
         checks.append(Check("workers", "ok", found))
     else:
         checks.append(Check("workers", "warn", found, f"start one: `{sessions.how_to_start(settings)}`"))
@@ -181,10 +186,17 @@ async def _work(app: Penstock, settings: Settings) -> list[Check]:
         checks.append(Check("stuck jobs", "warn", f"{held} held by {holders}", mend))
     else:
         checks.append(Check("stuck jobs", "ok", "none"))
-    doubted = len(await app.calls(state=["quarantined"], limit=1000))
+    doubted = len(await app.calls(state=["quarantined"], limit=MOST_COUNTED))
+    wrong, mends = [], []
     if doubted:
-        mend = "see `penstock calls list --state quarantined`, then decide"
-        checks.append(Check("remote calls", "warn", f"{counted(doubted, 'call')} in quarantine", mend))
+        wrong.append(f"{_at_most(doubted, 'call')} in quarantine")
+        mends.append("see `penstock calls list --state quarantined`, then decide")
+    if unfinished and not workers:
+        them = "it" if unfinished == 1 else "them"
+        wrong.append(f"{_at_most(unfinished, 'unfinished call')} and nobody looks after {them}")
+        mends.append(f"start a worker: `{sessions.how_to_start(settings)}`")
+    if wrong:
+        checks.append(Check("remote calls", "warn", "; ".join(wrong), "; ".join(mends)))
     else:
         checks.append(Check("remote calls", "ok", "none in quarantine"))
     for status, mend in (("paused", "resume"), ("failed", "retry")):
@@ -193,6 +205,10 @@ async def _work(app: Penstock, settings: Settings) -> list[Check]:
         name = f"{status} jobs"
         checks.append(Check(name, "warn", str(count), how) if count else Check(name, "ok", "none"))
     return checks
+
+
+def _at_most(amount: int, noun: str) -> str:
+    return f"{amount} or more {noun}s" if amount == MOST_COUNTED else counted(amount, noun)
 
 
 def _wal(path: Path) -> Check:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 from penstock.cli.call_shapes import left
+from penstock.cli.fitting import fitted, needed, shortened, widths_of
 from penstock.cli.output import Output, plain_table
 from penstock.engine.budget import dollars
 from penstock.store.protocol import Budget, Cost
 
 AMOUNTS = ("CALLS", "UNFINISHED", "INPUT", "CACHED", "OUTPUT", "COST", "RESERVED")
+
+LEAST_NAME = 12
+"""How much of a name is always shown."""
 
 
 def total_of(costs: Sequence[Cost]) -> Cost:
@@ -40,36 +45,84 @@ def spent_text(cost: Cost) -> str:
 
 def show_costs(out: Output, costs: Sequence[Cost], by: Sequence[str], total: Cost) -> None:
     headings = [*(name.upper() for name in by), *AMOUNTS]
-    rows = [[*(name or "-" for name in cost.group), *_amounts(cost)] for cost in costs]
-    last = ["TOTAL", *[""] * (len(by) - 1), *_amounts(total)]
+    rows = [[*(name or "-" for name in cost.group), *_amounts(cost, _exact)] for cost in costs]
+    last = ["TOTAL", *[""] * (len(by) - 1), *_amounts(total, _exact)]
     if not out.fancy:
         out.result(plain_table(headings, [*rows, last]))
         return
+    _show_costs_on_a_terminal(out, costs, by, total)
+
+
+def _show_costs_on_a_terminal(out: Output, costs: Sequence[Cost], by: Sequence[str], total: Cost) -> None:
+    """Where there is little room, tokens are rounded, then left out; names are cut in their middle."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False, show_footer=True)
-    for heading, foot in zip(headings, last, strict=True):
-        right = heading in AMOUNTS
-        style = "green" if heading == "COST" else "yellow" if heading == "RESERVED" else ""
-        footer = Text(foot.capitalize(), style=f"bold {style}")
-        table.add_column(heading.capitalize(), footer, justify="right" if right else "left", no_wrap=right, style=style)
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    out.console().print(table)
+    console = out.console()
+    columns = _columns(costs, by, total, _exact)
+    if needed(widths_of(columns)) > console.width:
+        columns = _columns(costs, by, total, _rounded)
+    if needed(widths_of(columns)) > console.width:
+        columns.pop("Cached", None)
+    widths = widths_of(columns)
+    longest_first = sorted((name.capitalize() for name in by), key=lambda name: -widths[name])
+    for name in ("Open", "Input", "Output", "Reserved", ""):
+        widths = fitted(widths_of(columns), console.width, dict.fromkeys(longest_first, LEAST_NAME))
+        if needed(widths) <= console.width:
+            break
+        columns.pop(name, None)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        header_style="bold",
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        show_footer=True,
+    )
+    for number, (heading, cells) in enumerate(columns.items()):
+        style = {"Cost": "green", "Reserved": "yellow"}.get(heading, "")
+        footer = Text(cells[-1], style=f"bold {style}")
+        justify: Literal["left", "right"] = "left" if number < len(by) else "right"
+        table.add_column(heading, footer, justify=justify, no_wrap=True, style=style)
+    for row in zip(*(cells[:-1] for cells in columns.values()), strict=True):
+        table.add_row(*(Text(shortened(cell, width)) for cell, width in zip(row, widths.values(), strict=True)))
+    console.print(table)
 
 
-def _amounts(cost: Cost) -> list[str]:
+def _columns(
+    costs: Sequence[Cost], by: Sequence[str], total: Cost, tokens: Callable[[int], str]
+) -> dict[str, list[str]]:
+    """Heading → cells, the total last; without the amounts of which there are none."""
+    columns = {name.capitalize(): [cost.group[n] or "-" for cost in costs] + [""] for n, name in enumerate(by)}
+    columns[by[0].capitalize()][-1] = "Total"
+    amounts = zip(*(_amounts(cost, tokens) for cost in (*costs, total)), strict=True)
+    named = zip(("Calls", "Open", "Input", "Cached", "Output", "Cost", "Reserved"), amounts, strict=True)
+    return columns | {heading: list(cells) for heading, cells in named if any(cells)}
+
+
+def _amounts(cost: Cost, tokens: Callable[[int], str]) -> list[str]:
     return [
         f"{cost.calls:,}",
         f"{cost.live:,}" if cost.live else "",
-        f"{cost.input:,}",
-        f"{cost.cached:,}" if cost.cached else "",
-        f"{cost.output:,}",
+        tokens(cost.input),
+        tokens(cost.cached) if cost.cached else "",
+        tokens(cost.output),
         dollars(cost.cost),
         dollars(cost.reserved) if cost.reserved else "",
     ]
+
+
+def _exact(amount: int) -> str:
+    return f"{amount:,}"
+
+
+def _rounded(amount: int) -> str:
+    """`950`, `12k`, `3.4M`."""
+    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if amount >= size:
+            return f"{amount / size:.1f}{unit}" if amount < 10 * size else f"{amount / size:,.0f}{unit}"
+    return str(amount)
 
 
 def show_budgets(out: Output, budgets: Sequence[Budget]) -> None:

@@ -39,10 +39,10 @@ def costs(
     since: float | None,
     until: float | None,
 ) -> None:
-    """What remote calls have used and cost; `budget` sets what they may.
+    """What remote calls have used and cost.
 
-    Without --by the costs are added up by workflow and model. Days are those of UTC. Reserved is the most that
-    unfinished calls may still cost.
+    Budgets say what they may cost: see `penstock costs budget`. Without --by the costs are added up by workflow and
+    model. Days are those of UTC. Reserved is the most that unfinished calls may still cost.
 
     \b
     Examples:
@@ -130,7 +130,7 @@ def budget() -> None:
 @budget.command("list")
 @click.pass_obj
 def list_(call: Invocation) -> None:
-    """All budgets: what may be spent, is spent, is reserved, and is left."""
+    """All budgets, and what is left of them."""
     from penstock.cli import sessions
     from penstock.cli.call_shapes import budget_line
     from penstock.cli.cost_views import show_budgets
@@ -147,15 +147,15 @@ def list_(call: Invocation) -> None:
     sessions.run(main())
 
 
-@budget.command("set")
+@budget.command("set", context_settings={"ignore_unknown_options": True})
 @click.argument("scope")
 @click.argument("dollars", type=DOLLARS)
 @click.pass_obj
 def set_(call: Invocation, scope: str, dollars: float) -> None:
-    """Let SCOPE spend up to DOLLARS in all, what it has spent already included.
+    """Let SCOPE spend up to DOLLARS in all.
 
-    SCOPE is tenant:NAME, job:ID or batch:ID. A tenant's spending counts from the moment its budget is first set. Jobs
-    that were parked for want of this budget go on.
+    SCOPE is tenant:NAME, job:ID or batch:ID. What a job or batch has spent already counts; a tenant's spending counts
+    from the moment its budget is first set. Jobs that were parked for want of this budget go on.
 
     \b
     Examples:
@@ -169,7 +169,10 @@ def set_(call: Invocation, scope: str, dollars: float) -> None:
 @click.argument("scope")
 @click.pass_obj
 def remove(call: Invocation, scope: str) -> None:
-    """Let SCOPE spend without a limit again; jobs that were parked for want of its budget go on."""
+    """Let SCOPE spend without a limit again.
+
+    Jobs that were parked for want of its budget go on.
+    """
     _change(call, scope, None)
 
 

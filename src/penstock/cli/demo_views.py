@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.demo_run import DemoView, Example, ExampleRun
-from penstock.cli.job_views import counters_text, elapsed, given_key, progress_text, shortened
+from penstock.cli.fitting import shortened
+from penstock.cli.job_views import counters_text, elapsed, given_key, progress_text
 from penstock.cli.output import SIGNS, STATUS_STYLES, Output, counted
 from penstock.cli.times import length
 from penstock.cli.waiting_views import progress_bar

@@ -94,7 +94,7 @@ def serve(
         idle_stop=idle_stop,
         gemini=read_settings({**flat, "key": key}),
     )
-    log_beside(call.out)
+    log_beside(call.out, ())
 
     def greet(ready: Running) -> None:
         _greet(call.out, ready, backend, home / "gemini", with_key=key is not None)
@@ -109,11 +109,16 @@ def _greet(out: Output, ready: Running, backend: str, folder: Path, *, with_key:
     out.data({"url": ready.base_url, "pid": ready.pid, "backend": shown, "folder": str(folder)})
     out.tell(f"The local Gemini answers at {ready.base_url} (backend {shown}, state in {folder}). Ctrl-C stops it.")
     key = "…  # the key it was given" if with_key else "any-text"
+    workers = (
+        "Workers of this home need both, too: it lets in nobody without its key."
+        if with_key
+        else "Workers of this home use it by themselves where no Gemini key is set."
+    )
     out.tell(
         "\nPrograms that use the google-genai SDK reach it with\n"
         f"  export GOOGLE_GEMINI_BASE_URL={ready.base_url}\n"
         f"  export GEMINI_API_KEY={key}\n"
-        "Workers of this home use it by themselves where no Gemini key is set.\n"
+        f"{workers}\n"
     )
 
 
@@ -124,12 +129,12 @@ def status(call: Invocation) -> int:
 
     The exit code is 1 if none runs.
     """
-    from penstock.cli.gemini_state import batches_by_state, health
+    from penstock.cli.gemini_state import batches_by_state, faults_in_force, health
     from penstock.cli.times import local_and_ago, utc
 
     folder = call.settings().home / "gemini"
     running, told = health(folder)
-    batches = batches_by_state(folder)
+    batches, faults = batches_by_state(folder), faults_in_force(folder)
     call.out.data(
         {
             "running": running is not None,
@@ -140,11 +145,14 @@ def status(call: Invocation) -> int:
             "started": running and utc(running.started),
             "folder": str(folder),
             "batches": batches,
+            "faults": faults,
         }
     )
     stands = ", ".join(f"{count} {state.lower()}" for state, count in batches.items()) or "none"
+    wrong = f"{faults} in force: `penstock gemini faults list` tells which" if faults else "none"
     if running is None:
-        call.out.result(f"No local Gemini runs for this home ({folder}); batches it keeps: {stands}")
+        kept = f"; faults: {wrong}" if faults else ""
+        call.out.result(f"No local Gemini runs for this home ({folder}); batches it keeps: {stands}{kept}")
         call.out.note("Start one with `penstock gemini serve`.")
         return 1
     since = local_and_ago(running.started, float(told["now"]))
@@ -154,7 +162,8 @@ def status(call: Invocation) -> int:
         f"backend  {told.get('backend')}\n"
         f"started  {since}\n"
         f"folder   {folder}\n"
-        f"batches  {stands}"
+        f"batches  {stands}\n"
+        f"faults   {wrong}"
     )
     return 0
 
@@ -239,13 +248,10 @@ def list_(call: Invocation) -> None:
 
 
 def _faults(call: Invocation, new: list[Any] | None) -> None:
-    from penstock.cli.gemini_state import ask, show_faults
+    from penstock.cli.gemini_state import list_faults, replace_faults, show_faults
 
     folder = call.settings().home / "gemini"
-    if new is None:
-        found = ask(folder, "GET", "faults")["faults"]
-    else:
-        found = ask(folder, "POST", "faults", {"faults": new})["faults"]
+    found = list_faults(folder) if new is None else replace_faults(folder, new)
     call.out.data({"faults": found})
     if not found:
         call.out.tell("No faults are in force.")

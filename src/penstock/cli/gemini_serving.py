@@ -10,7 +10,7 @@ from types import FrameType
 
 from penstock.engine.errors import Conflict, InvalidConfiguration, PenstockError
 from penstock.gemini_local.launch import find
-from penstock.gemini_local.server import Running, ServerSettings, check_bind, serve
+from penstock.gemini_local.server import PortTaken, Running, ServerSettings, check_bind, serve
 from penstock.gemini_local.state import FolderTaken
 
 INTERRUPTED = 130
@@ -59,8 +59,10 @@ def run_server(settings: ServerSettings, greet: Callable[[Running], None]) -> in
     _check_bind(settings)
     try:
         serve(settings, on_ready=on_ready)
-    except FolderTaken as error:
+    except (FolderTaken, PortTaken) as error:
         other = find(settings.folder)
+        if other is None and isinstance(error, PortTaken):
+            raise
         where = f" ({other.base_url}, process {other.pid})" if other else ""
         raise Conflict(
             f"a local Gemini works in {settings.folder} already{where}: "

@@ -8,13 +8,11 @@ import json
 import re
 import sqlite3
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-
-import click
 
 from penstock.cli.output import Output, plain_table
 from penstock.cli.times import local, utc
@@ -22,6 +20,9 @@ from penstock.engine.errors import InvalidRequest, NotFound, PenstockError
 from penstock.gemini_local.server import Running, read_running
 
 TIMEOUT = 10.0
+GAP = 2
+NARROWEST = 8
+COLUMNS = ("AT", "OPERATION", "STATUS", "BYTES", "PATH", "LABEL", "FAULT")
 COMMON = ("kind", "where", "times", "after", "rate", "match", "seen", "applied")
 
 
@@ -39,14 +40,6 @@ def health(folder: Path) -> tuple[Running | None, dict[str, Any]]:
     except PenstockError:
         return None, {}
     return (running, told) if told.get("instance") == running.instance else (None, {})
-
-
-def ask(folder: Path, method: str, path: str, body: Any = None) -> dict[str, Any]:
-    """What the administration of the running server answers."""
-    running, _ = health(folder)
-    if running is None:
-        raise NotFound(f"no local Gemini runs for this home ({folder}): start one with `penstock gemini serve`")
-    return _asked(running, method, path, body)
 
 
 def _asked(running: Running, method: str, path: str, body: Any = None) -> dict[str, Any]:
@@ -94,6 +87,59 @@ def batches_by_state(folder: Path) -> dict[str, int]:
         return dict(map(tuple, found))
 
 
+def faults_in_force(folder: Path) -> int:
+    """How many there are that have not been done as often as they may."""
+    return sum(fault["times"] is None or fault["applied"] < fault["times"] for fault in _faults(folder) or ())
+
+
+def list_faults(folder: Path) -> list[dict[str, Any]]:
+    """The faults of a folder, whether its server runs or not: it stores each count as it is made."""
+    faults = _faults(folder)
+    if faults is None:
+        raise NotFound(_never(folder))
+    return faults
+
+
+def replace_faults(folder: Path, specs: list[Any]) -> list[dict[str, Any]]:
+    """By the server, if one runs; otherwise in its place, under its lock."""
+    running, _ = health(folder)
+    if running is not None:
+        found: list[dict[str, Any]] = _asked(running, "POST", "faults", {"faults": specs})["faults"]
+        return found
+    if not (folder / "state.db").exists():
+        raise NotFound(_never(folder))
+    from random import Random
+
+    from penstock.gemini_local.faults import BadFault, Fault, Faults
+    from penstock.gemini_local.state import FolderTaken, State
+
+    try:
+        new = [Fault.parse(spec) for spec in specs]
+        state = State(folder)
+    except BadFault as error:
+        raise InvalidRequest(str(error)) from error
+    except FolderTaken as error:
+        raise NoAnswer(f"a local Gemini works in {folder} and does not answer: try again") from error
+    try:
+        faults = Faults(state, Random())
+        faults.replace(new)
+        return faults.view()
+    finally:
+        state.close()
+
+
+def _faults(folder: Path) -> list[dict[str, Any]] | None:
+    with _state(folder) as state:
+        if state is None:
+            return None
+        rows = state.execute("SELECT * FROM faults ORDER BY position").fetchall()
+    return [{**json.loads(row["spec"]), "seen": row["seen"], "applied": row["applied"]} for row in rows]
+
+
+def _never(folder: Path) -> str:
+    return f"no local Gemini was ever started for this home ({folder}): start one with `penstock gemini serve`"
+
+
 def read_journal(folder: Path, *, limit: int, pattern: str | None) -> list[dict[str, Any]]:
     """The last requests that fit, oldest first."""
     try:
@@ -127,7 +173,7 @@ def read_journal(folder: Path, *, limit: int, pattern: str | None) -> list[dict[
 def show_journal(out: Output, entries: Sequence[dict[str, Any]]) -> None:
     from datetime import datetime
 
-    columns = ["AT", "OPERATION", "STATUS", "BYTES", "PATH", "LABEL", "FAULT"]
+    columns = list(COLUMNS)
     rows = [
         [
             local(datetime.fromisoformat(entry["at"]).timestamp()),
@@ -143,20 +189,57 @@ def show_journal(out: Output, entries: Sequence[dict[str, Any]]) -> None:
     if not out.fancy:
         out.result(plain_table(columns, rows))
         return
+    rows = [[row[0][11:19], *row[1:]] for row in rows]
+    styles = [{2: "green" if entry["status"] == 200 else "red", 6: "yellow"} for entry in entries]
+    _show_table(out, columns, rows, styles, gives_way=("PATH", "LABEL"), left_out=("BYTES",))
+
+
+def _show_table(
+    out: Output,
+    columns: list[str],
+    rows: list[list[str]],
+    styles: Sequence[Mapping[int, str]],
+    *,
+    gives_way: tuple[str, ...],
+    left_out: tuple[str, ...],
+) -> None:
+    """On a terminal: where it is narrow, some columns are left out and others are cut in the middle."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
+    console = out.console()
+    widths = {name: max(len(name), *(len(row[place]) for row in rows)) for place, name in enumerate(columns)}
+    shown = [name for name in columns if widths[name] > len(name) or any(row[columns.index(name)] for row in rows)]
+    if _needs(widths, shown) > console.width:
+        shown = [name for name in shown if name not in left_out]
+    for name in sorted((name for name in gives_way if name in shown), key=lambda name: widths[name]):
+        # The shortest first: what it does not need is for the others.
+        others = [other for other in gives_way if other in shown and widths[other] >= widths[name]]
+        fixed = [other for other in shown if other not in others]
+        room = console.width - _needs(widths, fixed) - GAP * len(others)
+        widths[name] = min(widths[name], max(NARROWEST, room // len(others)))
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in columns:
-        whole = heading in ("STATUS", "BYTES", "OPERATION")
-        table.add_column(heading.capitalize(), no_wrap=True, min_width=6 if whole else None)
-    for entry, row in zip(entries, rows, strict=True):
-        cells = [Text(cell, no_wrap=True, overflow="ellipsis") for cell in (row[0][11:19], *row[1:])]
-        cells[2].stylize("green" if entry["status"] == 200 else "red")
-        cells[6].stylize("yellow")
-        table.add_row(*cells)
-    out.console().print(table)
+    for name in shown:
+        table.add_column(name.capitalize(), no_wrap=True)
+    for row, style in zip(rows, styles, strict=True):
+        places = [columns.index(name) for name in shown]
+        table.add_row(
+            *(Text(_in_middle(row[place], widths[columns[place]]), style=style.get(place, "")) for place in places)
+        )
+    console.print(table)
+
+
+def _needs(widths: Mapping[str, int], names: Sequence[str]) -> int:
+    return sum(widths[name] + GAP for name in names)
+
+
+def _in_middle(text: str, width: int) -> str:
+    """Cut in the middle: the ends of paths and labels tell them apart."""
+    if len(text) <= width:
+        return text
+    kept = width - 1
+    return f"{text[: (kept + 1) // 2]}…{text[len(text) - kept // 2 :]}"
 
 
 def read_faults(file: str) -> list[Any]:
@@ -192,6 +275,12 @@ def show_faults(out: Output, faults: Sequence[dict[str, Any]]) -> None:
         ]
         for fault in faults
     ]
-    table = plain_table(["KIND", "WHERE", "TIMES", "AFTER", "RATE", "MATCH", "OPTIONS", "SEEN", "DONE"], rows)
-    head, _, body = table.partition("\n")
-    out.result(f"{click.style(head, bold=True) if out.fancy else head}\n{body}")
+    columns = ["KIND", "WHERE", "TIMES", "AFTER", "RATE", "MATCH", "OPTIONS", "SEEN", "DONE"]
+    if not out.fancy:
+        out.result(plain_table(columns, rows))
+        return
+    styles: list[dict[int, str]] = [
+        {0: "bright_black" if fault["times"] is not None and fault["applied"] >= fault["times"] else "yellow"}
+        for fault in faults
+    ]
+    _show_table(out, columns, rows, styles, gives_way=("WHERE", "MATCH", "OPTIONS"), left_out=())

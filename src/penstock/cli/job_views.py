@@ -6,12 +6,14 @@ import json
 import re
 from collections.abc import Sequence
 
+from penstock.cli.fitting import needed, shortened, widths_of
 from penstock.cli.output import STATUS_STYLES, Output, plain_table
 from penstock.cli.sheets import show_sheet
 from penstock.cli.times import ago, length, local, local_and_ago
 from penstock.engine.model import DEFAULT_QUEUE, DEFAULT_TENANT, Event, Job
 
 LONGEST_KEY = 24
+HISTORY = ("AT", "WHAT", "STEP", "TRY", "TOOK", "STATUS", "BY", "NOTE")
 
 _ID = re.compile(r"[0-9a-hjkmnp-tv-z]{20}")
 
@@ -48,16 +50,14 @@ def status_text(job: Job) -> str:
 
 def why(job: Job) -> str:
     """Why a job failed, rests or waits, in one line."""
-    words = job.error or job.reason if job.status in ("failed", "paused", "waiting") else None
-    return " ".join((words or "").split())
+    words = why_at_all(job) if job.status in ("failed", "paused", "waiting") else ""
+    return " ".join(words.split())
 
 
-def shortened(text: str, most: int) -> str:
-    """Cut in the middle: how a key begins and how it ends tells it from the others."""
-    if len(text) <= most:
-        return text
-    tail = (most - 1) // 2
-    return f"{text[: most - 1 - tail]}…{text[-tail:]}"
+def why_at_all(job: Job) -> str:
+    """A paused job's reason is newer than its last error, and somebody's own words."""
+    words = (job.reason, job.error) if job.status == "paused" else (job.error, job.reason)
+    return words[0] or words[1] or ""
 
 
 def show_list(out: Output, jobs: Sequence[Job], now: float) -> None:
@@ -105,24 +105,28 @@ def show_job(out: Output, job: Job, history: Sequence[Event], now: float, *, spe
 
 
 def _show_history(out: Output, history: Sequence[Event]) -> None:
+    """On a terminal that is too narrow the notes, and who did it, stand below the lines they belong to."""
     if not out.fancy:
         rows = [_event_row(event, local(event.at)) for event in history]
         out.result("")
-        out.result(plain_table(["AT", "WHAT", "STEP", "TRY", "TOOK", "STATUS", "BY", "NOTE"], rows))
+        out.result(plain_table(HISTORY, rows))
         return
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+    from penstock.cli.row_table import RowTable
 
-    timeline = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for heading in ("At", "What", "Step", "Try", "Took", "Status", "By", "Note"):
-        timeline.add_column(heading, justify="right" if heading in ("Try", "Took") else "left", overflow="fold")
-    for event in history:
-        at = f"{local(event.at)[11:19]} +{length(event.at - history[0].at)}"
-        cells = [Text(cell) for cell in _event_row(event, at)]
-        cells[5].stylize(STATUS_STYLES.get(event.status, ""))
-        timeline.add_row(*cells)
-    out.console().print(timeline)
+    console = out.console()
+    rows = [_event_row(event, f"{local(event.at)[11:19]} +{length(event.at - history[0].at)}") for event in history]
+    columns = {name: list(cells) for name, cells in zip(HISTORY, zip(*rows, strict=True), strict=True) if any(cells)}
+    columns["NOTE"] = notes = [" ".join(cell.split()) for cell in columns.get("NOTE", [""] * len(rows))]
+    below = [""] * len(rows)
+    if not any(notes) or needed(widths_of(columns)) > console.width:
+        below = columns.pop("NOTE")
+    if "BY" in columns and needed(widths_of(columns)) > console.width:
+        by = columns.pop("BY")
+        below = [": ".join(filter(None, (who and f"by {who}", note))) for who, note in zip(by, below, strict=True)]
+    styles = [STATUS_STYLES.get(event.status, "") for event in history]
+    console.print()
+    console.print(RowTable(columns, below, styled="STATUS", styles=styles, folded=True))
+    console.print()
 
 
 def _facts(job: Job, now: float) -> list[tuple[str, str]]:

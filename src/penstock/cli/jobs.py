@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.command import Group, Invocation
-from penstock.cli.parameters import DURATION
+from penstock.cli.parameters import DOLLARS, DURATION
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
@@ -35,6 +35,7 @@ def jobs() -> None:
 @click.option("--again", is_flag=True, help="Start the key's next run when its last one has ended.")
 @click.option("--after", type=DURATION, default=0.0, metavar="DURATION", help="Start after 30s, 5m, 2h, …")
 @click.option("--queue", metavar="QUEUE", help="The queue it waits in; the workflow's own unless told.")
+@click.option("--budget", type=DOLLARS, metavar="DOLLARS", help="What its remote calls may cost in all.")
 @click.option("--wait", is_flag=True, help="Wait until it has ended, and run it here if no worker is alive.")
 @click.pass_obj
 def submit(
@@ -47,6 +48,7 @@ def submit(
     again: bool,
     after: float,
     queue: str | None,
+    budget: float | None,
     wait: bool,
 ) -> int:
     """Store a job for WORKFLOW; it is durable when this returns."""
@@ -70,12 +72,24 @@ def submit(
 
                 urgency = replace(app.engine.workflow(workflow).priority, base=priority)
             told = await app.submit(
-                workflow, value, key=key, tenant=tenant, again=again, after=after, priority=urgency, queue=queue
+                workflow,
+                value,
+                key=key,
+                tenant=tenant,
+                again=again,
+                after=after,
+                priority=urgency,
+                queue=queue,
+                budget=budget,
             )
+            if budget is not None and not told.created:
+                call.out.note(f"Its budget is as it was; set it: `penstock costs budget set job:{told.job_id} DOLLARS`")
             if wait:
                 return await _waited(call, settings, app, [told.job_id], created=told.created)
             job = await app.job(told.job_id)
             _show_submitted(call.out, job, created=told.created)
+            if not told.created:
+                _hint_at_another_run(call.out, job)
             if not job.final and (lack := await sessions.lack(app, workflow, job.queue)):
                 start = sessions.how_to_start(settings)
                 call.out.note(f"{lack}: start one with `{start}`, or add --wait to run it here.")
@@ -84,10 +98,18 @@ def submit(
     return sessions.run(main())
 
 
+def _hint_at_another_run(out: Output, job: Job) -> None:
+    """The same key answers with the same end for ever, which is not what somebody wants who submits it again."""
+    if job.status == "failed":
+        out.note(f"That was its last run: start it again with --again, or `penstock jobs retry {job.id}`.")
+    elif job.status == "canceled":
+        out.note("That was its last run: start it again with --again.")
+
+
 def _show_submitted(out: Output, job: Job, *, created: bool) -> None:
+    """In a pipe the id alone goes to stdout, for `id=$(penstock jobs submit …)`."""
     from penstock.cli.shapes import detail
 
-    """In a pipe the id alone goes to stdout, for `id=$(penstock jobs submit …)`."""
     out.data({"job": detail(job), "created": created})
     words = f"Submitted {job.id} ({job.workflow})"
     if not created:
@@ -144,7 +166,10 @@ def list_(
 @click.argument("job_id", metavar="ID")
 @click.pass_obj
 def show(call: Invocation, job_id: str) -> None:
-    """Everything about one job: its history, its remote calls and what they cost."""
+    """Everything about one job.
+
+    Its history, its remote calls and what they cost.
+    """
     from penstock.cli import sessions
     from penstock.cli.call_shapes import call_summary, money
     from penstock.cli.call_views import show_calls
@@ -185,7 +210,10 @@ def show(call: Invocation, job_id: str) -> None:
 @click.option("--reason", help="Why; shown with the job.")
 @click.pass_obj
 def pause(call: Invocation, ids: tuple[str, ...], reason: str | None) -> int:
-    """Stop jobs at their next gate; a step that is running commits first."""
+    """Stop jobs at their next gate.
+
+    A step that is running commits first.
+    """
     return _steer(call, "pause", ids, reason=reason)
 
 
@@ -210,7 +238,10 @@ def cancel(call: Invocation, ids: tuple[str, ...], reason: str | None) -> int:
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @click.pass_obj
 def retry(call: Invocation, ids: tuple[str, ...]) -> int:
-    """Run failed jobs again from the step that failed, each as its next run; let parked ones go on."""
+    """Run failed jobs again, and let parked ones go on.
+
+    A failed job begins with the step that failed, as its next run with an id of its own.
+    """
     return _steer(call, "retry", ids)
 
 
@@ -219,9 +250,11 @@ def _steer(call: Invocation, action: str, ids: tuple[str, ...], *, reason: str |
     from penstock.cli import sessions
     from penstock.cli.job_views import status_text
     from penstock.cli.shapes import summary
+    from penstock.engine.call import UNDER_WAY
     from penstock.engine.errors import InvalidRequest
 
     settings = call.settings()
+    under_way = sorted(UNDER_WAY)
 
     async def main() -> int:
         changed: list[Job] = []
@@ -240,6 +273,10 @@ def _steer(call: Invocation, action: str, ids: tuple[str, ...], *, reason: str |
             moving = [job for job in changed if job.status in ("queued", "canceling")]
             if moving and not await sessions.alive(app):
                 call.out.note(f"No worker is alive: start one with `{sessions.how_to_start(settings)}`.")
+            if action == "cancel":
+                made = [one for job in changed for one in await app.calls(job=job.id, state=under_way, limit=1000)]
+                if words := await sessions.left_running(app, settings, made):
+                    call.out.note(words)
         call.out.data({"jobs": [summary(job) for job in changed], "refused": refused})
         return 2 if refused else 0
 
@@ -251,7 +288,10 @@ def _steer(call: Invocation, action: str, ids: tuple[str, ...], *, reason: str |
 @click.option("--timeout", type=DURATION, metavar="DURATION", help="Give up waiting after 30s, 5m, …; the jobs go on.")
 @click.pass_obj
 def wait(call: Invocation, ids: tuple[str, ...], timeout: float | None) -> int:
-    """Wait until jobs have ended, and run them here if no worker is alive."""
+    """Wait until jobs have ended.
+
+    If no worker is alive, they are run here.
+    """
     import asyncio
     import contextlib
 
@@ -273,6 +313,14 @@ def wait(call: Invocation, ids: tuple[str, ...], timeout: float | None) -> int:
     return sessions.run(main())
 
 
+def _of(amount: int, of_one: str) -> str:
+    """`goes on without us`, or for several `go on without us`."""
+    if amount == 1:
+        return of_one
+    verb, _, rest = of_one.partition(" ")
+    return f"{'are' if verb == 'is' else 'go'} {rest}"
+
+
 async def _waited(
     call: Invocation,
     settings: Settings,
@@ -292,13 +340,13 @@ async def _waited(
     from penstock.cli.waiting_views import show_ended
 
     unique = list(dict.fromkeys(ids))
-    names = unique[0] if len(unique) == 1 else f"{len(unique)} jobs"
     open_ones = [job for job in [await app.job(job_id) for job_id in unique] if not job.final]
     lacks = [words for job in open_ones if (words := await sessions.lack(app, job.workflow, job.queue))]
     lack = lacks[0] if lacks else None
     while True:
         goes_on = "goes on without us"
-        interrupted = f"{names} {goes_on}; `penstock jobs show {unique[0]}` tells how far it is"
+        names = unique[0] if len(unique) == 1 else f"{len(unique)} jobs"
+        interrupted = f"{names} {_of(len(unique), goes_on)}; `penstock jobs show {unique[0]}` tells how far it is"
         if lack:
             call.out.note(f"{lack}: running the work in this process.")
             goes_on = f"goes on when a worker runs, `{sessions.how_to_start(settings)}`"
@@ -317,7 +365,9 @@ async def _waited(
                 raise
             lack = error.lack
         except TimeoutError:
-            call.out.wrong(f"{names}: not ended after {timeout:g} s; it {goes_on}")
+            late = [job_id for job_id in unique if not (await app.job(job_id)).final] or unique
+            it = "it" if len(late) == 1 else "they"
+            call.out.wrong(f"{', '.join(late)}: not ended after {timeout:g} s; {it} {_of(len(late), goes_on)}")
             return 1
         except asyncio.CancelledError:
             for job_id in unique if lack else ():
@@ -329,4 +379,6 @@ async def _waited(
     call.out.data({"jobs": found} if created is None else {"job": found[0], "created": created})
     for job in ended:
         show_ended(call.out, job)
+    if created is False:
+        _hint_at_another_run(call.out, ended[0])
     return 0 if all(job.status == "completed" for job in ended) else 1

@@ -6,12 +6,16 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Collection
 
 import click
 
 from penstock.cli.output import Output, without_password
 from penstock.cli.times import local, utc
 from penstock.config.settings import LogSettings
+
+TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "google_genai", "asyncio")
+"""Loggers of libraries that tell of every request they make; what goes wrong there reaches our own lines anyway."""
 
 FACTS = ("job", "workflow", "step", "attempt", "tenant")
 
@@ -43,20 +47,33 @@ class JsonLines(logging.Formatter):
 
 
 class Sentences(logging.Handler):
-    """Beside a command's own words: no times, and where an error came from only if that was asked for."""
+    """Beside a command's own words: no times, and where an error came from only if that was asked for. How the jobs
+    `waited` for fail is told by the command itself."""
+
+    def __init__(self, level: int, waited: Collection[str]) -> None:
+        super().__init__(level)
+        self._waited = waited
 
     def emit(self, record: logging.LogRecord) -> None:
+        debugging = os.environ.get("PENSTOCK_DEBUG", "0") not in ("", "0")
+        if not debugging and _is_failure_of(record, self._waited):
+            return
         text = f"{record.levelname.capitalize()}: {record.getMessage()}"
-        if record.exc_info and os.environ.get("PENSTOCK_DEBUG", "0") not in ("", "0"):
+        if record.exc_info and debugging:
             text += f"\n{logging.Formatter().formatException(record.exc_info)}"
         click.echo(without_password(text), err=True)
 
 
-def log_beside(out: Output) -> None:
+def _is_failure_of(record: logging.LogRecord, jobs: Collection[str]) -> bool:
+    told = record.args if isinstance(record.args, tuple) else ()
+    return record.msg.startswith("job %s failed in step") and bool(told) and told[0] in jobs
+
+
+def log_beside(out: Output, waited: Collection[str]) -> None:
     """For a command that runs jobs itself: warnings to stderr, unless the app has arranged its own logging."""
     root = logging.getLogger()
     if not root.handlers:
-        root.addHandler(Sentences(logging.ERROR if out.quiet else logging.WARNING))
+        root.addHandler(Sentences(logging.ERROR if out.quiet else logging.WARNING, waited))
 
 
 def start_logging(settings: LogSettings) -> None:
@@ -67,5 +84,8 @@ def start_logging(settings: LogSettings) -> None:
     root.handlers[:] = [handler]
     root.setLevel(settings.level.upper())
     logging.captureWarnings(True)
-    # Its debug lines are about itself ("Using selector: …").
-    logging.getLogger("asyncio").setLevel(logging.INFO if settings.level == "debug" else logging.NOTSET)
+    for name in TALKATIVE:
+        logging.getLogger(name).setLevel(logging.NOTSET if settings.level == "debug" else logging.WARNING)
+    if settings.level == "debug":
+        # Its debug lines are about itself ("Using selector: …").
+        logging.getLogger("asyncio").setLevel(logging.INFO)

@@ -58,7 +58,9 @@ class Dollars(click.ParamType[float]):
             amount = float(str(value).removeprefix("$").replace(",", ""))
         except ValueError:
             amount = math.nan
-        if not (math.isfinite(amount) and amount >= 0):
+        if amount < 0:
+            self.fail(f"{value!r} must be 0 or more dollars, such as 25 or 0.50", param, ctx)
+        if not math.isfinite(amount):
             self.fail(f"{value!r} must be an amount of dollars, such as 25 or 0.50", param, ctx)
         return amount
 

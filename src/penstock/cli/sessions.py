@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -20,6 +20,7 @@ import click
 
 from penstock.app import Penstock
 from penstock.config import Settings
+from penstock.engine.call import UNDER_WAY, Call
 from penstock.engine.errors import InvalidConfiguration, NotFound
 from penstock.engine.machine import is_dead
 from penstock.store.protocol import WorkerRow
@@ -122,6 +123,18 @@ async def lack(app: Penstock, workflow: str, queue: str) -> str | None:
     if await alive(app, workflow):
         return f"No worker that serves the queue {queue!r} is alive"
     return f"No worker that knows {workflow!r} is alive" if await alive(app) else "No worker is alive"
+
+
+async def left_running(app: Penstock, settings: Settings, calls: Sequence[Call]) -> str | None:
+    """The words for calls that somebody wants stopped while nobody is there to do it."""
+    running = [call for call in calls if call.state in UNDER_WAY]
+    if not running or await alive(app):
+        return None
+    remotes = ", ".join(sorted({call.remote for call in running}))
+    start = f"`{how_to_start(settings)}`"
+    if len(running) == 1:
+        return f"1 call still runs at {remotes}; it is cancelled when a worker runs: {start}"
+    return f"{len(running)} calls still run at {remotes}; they are cancelled when a worker runs: {start}"
 
 
 def _told_by(worker: WorkerRow) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class Place:
 
     number: int
     process: subprocess.Popen[bytes] | None = None
-    started: float = 0.0
+    started: float | None = None
     failures: int = 0
     due: float | None = 0.0
 
@@ -119,7 +119,7 @@ class Supervisor:
         place.process = None
         if self._kill_at is not None:
             return
-        verdict = judge(code, lived=now - place.started, failures=place.failures)
+        verdict = judge(code, lived=now - (place.started or now), failures=place.failures)
         if verdict.after is None:
             place.due = None
             if verdict.code:
@@ -131,13 +131,14 @@ class Supervisor:
         log.warning("worker process %d %s; starting another in %.1f s", place.number, _cause(code), verdict.after)
 
     def _start(self, place: Place) -> None:
+        first = place.started is None
         place.due = None
         place.started = time.monotonic()
         # A process group of its own: Ctrl-C reaches the supervisor alone, which then asks the workers once.
         place.process = process = subprocess.Popen(
             [sys.executable, "-m", "penstock.cli.worker_process"], stdin=subprocess.PIPE, process_group=0
         )
-        told = json.dumps({**self._orders, "parent": os.getpid()}).encode()
+        told = json.dumps({**self._orders, "parent": os.getpid(), "first": first}).encode()
         with contextlib.suppress(BrokenPipeError), cast(IO[bytes], process.stdin) as pipe:
             pipe.write(told)
         log.info("worker process %d is %d", place.number, process.pid)

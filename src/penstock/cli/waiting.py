@@ -69,7 +69,7 @@ class Waiting:
         if not self.here:
             yield
             return
-        log_beside(self.out)
+        log_beside(self.out, self.jobs)
         queues = {workflow.queue for workflow in self.app.workflows.values()}
         queues |= {job.queue for job in self.jobs.values()}
         concurrency, grace = self.settings.concurrency, self.settings.grace

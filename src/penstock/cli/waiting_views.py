@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.job_views import counters_text, elapsed, progress_text, status_text
+from penstock.cli.fitting import fitted, needed, widths_of
+from penstock.cli.job_views import counters_text, elapsed, progress_text, status_text, why_at_all
 from penstock.cli.output import SIGNS, STATUS_STYLES, Output
 from penstock.cli.times import ago, local
 from penstock.engine.model import Job
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 MOST_ROWS = 20
+BAR = 16
 
 
 class View(contextlib.AbstractContextManager["View"]):
@@ -44,13 +46,16 @@ class LineView(View):
     def __init__(self, out: Output, jobs: Mapping[str, Job]) -> None:
         super().__init__(out, jobs)
         self._told: dict[str, tuple[object, ...]] = {}
+        self._why: dict[str, str] = {}
 
     def show(self, now: float) -> None:
         for job in self.jobs.values():
             seen = (job.status, job.step, job.attempt, job.halting, job.progress)
             if self._told.get(job.id) != seen and not self.out.quiet:
                 self._told[job.id] = seen
-                click.echo(f"{local(now)} {one_line(job, now)}", err=True)
+                known, words = self._why.get(job.id, ""), _why(job)
+                self._why[job.id] = words or known
+                click.echo(f"{local(now)} {one_line(job, now, known=known)}", err=True)
 
     def remark(self, text: str) -> None:
         if text and text != self._remark:
@@ -67,7 +72,7 @@ class LiveView(View):
 
         super().__init__(out, jobs)
         self._now = 0.0
-        console = out.console(stderr=True)
+        self._console = console = out.console(stderr=True)
         self._spinner = Spinner("dots", style=STATUS_STYLES["running"])
         self._live = Live(console=console, refresh_per_second=8, get_renderable=self._drawn, transient=True)
 
@@ -90,31 +95,66 @@ class LiveView(View):
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
-        for heading in ("", "Job", "Workflow", "Status", "Step", "Progress", "Counters", "Elapsed"):
-            table.add_column(heading, no_wrap=True, overflow="ellipsis")
-        unfinished_first = sorted(self.jobs.values(), key=lambda job: job.final)
-        for job in unfinished_first[:MOST_ROWS]:
+        shown = sorted(self.jobs.values(), key=lambda job: job.final)[:MOST_ROWS]
+        columns = self._columns(shown)
+        widths, bars = shares(columns, [_notes(job, self._now) for job in shown], self._console.width)
+        table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+        for heading, width in widths.items():
+            table.add_column(heading, no_wrap=True, overflow="ellipsis", width=width)
+        for number, job in enumerate(shown):
             style = STATUS_STYLES[job.status]
-            sign = self._spinner if job.status == "running" else Text(SIGNS[job.status], style=style)
-            step = f"{job.step} (try {job.attempt})" if job.attempt > 1 else job.step
-            if job.reason and not job.final:
-                step += f", {job.reason}"
-            elif job.due is not None:
-                step += f", {ago(job.due, self._now)}"
-            status = Text(status_text(job), style=style)
-            cells = (step, progress_bar(job), counters_text(job), elapsed(job, self._now))
-            table.add_row(sign, job.id, job.workflow, status, *cells)
+            cells: dict[str, RenderableType] = {name: Text(columns[name][number]) for name in widths}
+            cells[""] = self._spinner if job.status == "running" else Text(SIGNS[job.status], style=style)
+            cells["Status"] = Text(status_text(job), style=style)
+            cells["Step"] = Text(columns["Step"][number] + _notes(job, self._now))
+            if bars and "Progress" in cells:
+                cells["Progress"] = progress_bar(job, BAR)
+            table.add_row(*cells.values())
         if len(self.jobs) > MOST_ROWS:
             table.add_row("", f"and {len(self.jobs) - MOST_ROWS} more")
         return Group(table, Text(self._remark, style="yellow")) if self._remark else table
+
+    def _columns(self, jobs: Sequence[Job]) -> dict[str, list[str]]:
+        return {
+            "": ["·" for _ in jobs],
+            "Job": [job.id for job in jobs],
+            "Workflow": [job.workflow for job in jobs],
+            "Status": [status_text(job) for job in jobs],
+            "Step": [f"{job.step} (try {job.attempt})" if job.attempt > 1 else job.step for job in jobs],
+            "Progress": [progress_text(job) for job in jobs],
+            "Counters": [counters_text(job) for job in jobs],
+            "Elapsed": [elapsed(job, self._now) for job in jobs],
+        }
+
+
+def _notes(job: Job, now: float) -> str:
+    """What the step waits for."""
+    if job.reason and not job.final:
+        return f", {job.reason}"
+    return f", {ago(job.due, now)}" if job.due is not None else ""
+
+
+def shares(columns: Mapping[str, Sequence[str]], notes: Sequence[str], room: int) -> tuple[dict[str, int], bool]:
+    """The width of each column that is shown, and whether there is room for bars. The counters give way first, the
+    step last; what it waits for gets what is left."""
+    shown = {name: cells for name, cells in columns.items() if name not in ("Progress", "Counters") or any(cells)}
+    widths = widths_of(shown)
+    bars = "Progress" in widths and needed(widths) + BAR + 1 <= room
+    if bars:
+        widths["Progress"] += BAR + 1
+    if needed(widths) > room:
+        widths.pop("Counters", None)
+    widths = fitted(widths, room, {"Workflow": 8, "Progress": 10, "Step": 6})
+    wanted = max(len(step + note) for step, note in zip(columns["Step"], notes, strict=True))
+    widths["Step"] += min(max(wanted - widths["Step"], 0), max(room - needed(widths), 0))
+    return widths, bars
 
 
 def view_for(out: Output, jobs: Mapping[str, Job]) -> View:
     return LiveView(out, jobs) if out.live else LineView(out, jobs)
 
 
-def progress_bar(job: Job, width: int = 16) -> RenderableType:
+def progress_bar(job: Job, width: int = BAR) -> RenderableType:
     """The job's progress, as a bar where it is known how much there is to do."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -130,14 +170,19 @@ def progress_bar(job: Job, width: int = 16) -> RenderableType:
     return row
 
 
-def one_line(job: Job, now: float) -> str:
-    """One job in one line, for a log."""
+def _why(job: Job) -> str:
+    """What a failed job died of is told at the end of the wait; the error of a try before is no news in the next."""
+    return (job.reason or "") if job.status in ("running", "failed") else why_at_all(job)
+
+
+def one_line(job: Job, now: float, *, known: str = "") -> str:
+    """One job in one line, for a log. `known`: the words of the line before, which are not said again."""
     parts = [f"job {job.id} {job.workflow}: {status_text(job)}"]
     if not job.final:
         parts.append(f"step {job.step}" + (f", try {job.attempt}" if job.attempt > 1 else ""))
     if job.due is not None and not job.reason:
         parts.append(f"due {ago(job.due, now)}")
-    parts += [text for text in (progress_text(job), job.error or job.reason) if text]
+    parts += [text for text in (progress_text(job), _why(job)) if text and text != known]
     return ", ".join(parts)
 
 

@@ -21,10 +21,10 @@ from typing import Any
 from penstock.app import Penstock
 from penstock.cli.logs import start_logging
 from penstock.cli.main import exit_code
-from penstock.cli.sessions import load_app
+from penstock.cli.sessions import load_app, sqlite_path, store_url
 from penstock.config import Settings, load
 from penstock.delivery.embedded import Embedded
-from penstock.engine.errors import PenstockError, StoreError, StoreFull, StoreReadOnly
+from penstock.engine.errors import InvalidConfiguration, PenstockError, StoreError, StoreFull, StoreReadOnly
 
 log = logging.getLogger("penstock.worker")
 
@@ -38,7 +38,7 @@ def main() -> None:
         settings = load(orders["config"], orders["overrides"])
         start_logging(settings.log)
         end_with_parent(orders["parent"], settings.grace)
-        code = asyncio.run(work(settings, stop_when_idle=orders["stop_when_idle"]))
+        code = asyncio.run(work(settings, stop_when_idle=orders["stop_when_idle"], first=orders["first"]))
     except PenstockError as error:
         log.error("%s", error, exc_info=error if os.environ.get("PENSTOCK_DEBUG", "0") not in ("", "0") else None)
         # A full disk or a server that is being moved is soon mended: the supervisor tries again.
@@ -54,8 +54,9 @@ def main() -> None:
     os._exit(code)
 
 
-async def work(settings: Settings, *, stop_when_idle: float | None) -> int:
-    """Be a worker until a signal comes or there was nothing to do for `stop_when_idle` seconds."""
+async def work(settings: Settings, *, stop_when_idle: float | None, first: bool) -> int:
+    """Be a worker until a signal comes or there was nothing to do for `stop_when_idle` seconds. `first`: no process
+    was here before, so somebody may be looking who has started the worker in the wrong folder."""
     app = load_app(settings)
     stopping = asyncio.Event()
     asked = 0
@@ -70,7 +71,13 @@ async def work(settings: Settings, *, stop_when_idle: float | None) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    await app.open(store=settings.store if settings.source("store") else None, settings=settings, exit_when_stuck=True)
+    store = settings.store if settings.source("store") else None
+    try:
+        await app.open(store=store, settings=settings, exit_when_stuck=True)
+    except StoreReadOnly as error:
+        if first and sqlite_path(store_url(app, settings)) is not None:
+            raise InvalidConfiguration(str(error)) from error
+        raise
     try:
         used = {workflow.queue for workflow in app.workflows.values()}
         queues = settings.queues or tuple(sorted(used))

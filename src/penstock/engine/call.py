@@ -134,6 +134,7 @@ class CallRow:
     unwanted: int = 0
     provider_id: str | None = None
     model: str = ""
+    place: str = ""
     digest: str = ""
     prepared: str = "{}"
     holds: str = "[]"
@@ -170,6 +171,8 @@ class NewCall:
     attempt: int
     model: str = ""
     digest: str = ""
+    place: str = ""
+    """Where it is made: only who works at the same place looks after it. The remote's name, unless told."""
     prepared: str = "{}"
     holds: tuple[Hold, ...] = ()
     estimate: int = 0
@@ -199,6 +202,8 @@ class Fact:
     total: int | None = None
     look_in: float | None = None
     intent: float | None = None
+    stopping: bool = False
+    """Whether who tells this knows that the call is unwanted, and has asked the other side to stop it."""
     actor: str | None = None
 
 
@@ -307,6 +312,7 @@ def intended(
         )
     row.state, row.epoch, row.error = "intent", epoch, None
     row.model, row.digest, row.prepared = new.model, new.digest, new.prepared
+    row.place = new.place or new.remote
     row.holds = to_json([[hold.name, hold.amount] for hold in new.holds]).decode()
     row.estimate = new.estimate
     row.submit_before = to_the_tick(now + new.window)
@@ -371,8 +377,14 @@ def learn(row: CallRow, fact: Fact, *, now: float, superseded: bool) -> bool:
     if fact.error is not None:
         row.error = made_storable(fact.error[:2000])
     if fact.look_in is not None and (row.state in LIVE or may_turn_up(row)):
-        row.due = to_the_tick(now + fact.look_in)
+        row.due = _next_look(row, fact, now)
     return True
+
+
+def _next_look(row: CallRow, fact: Fact, now: float) -> float:
+    """A wish to stop that came while somebody looked is not put off by what they found."""
+    unheard = bool(row.unwanted) and not fact.stopping and row.state in UNDER_WAY
+    return now if unheard else to_the_tick(now + (fact.look_in or 0.0))
 
 
 def may_turn_up(row: CallRow) -> bool:
@@ -386,7 +398,7 @@ def _checked(row: CallRow, fact: Fact, now: float) -> bool:
     waits = may_turn_up(row) or (row.state in LIVE and row.state != "quarantined")
     if fact.look_in is None and waits and not may_turn_up(row):
         return False
-    row.due = to_the_tick(now + fact.look_in) if fact.look_in is not None and waits else None
+    row.due = _next_look(row, fact, now) if fact.look_in is not None and waits else None
     row.looks, row.checked = row.looks + 1, now
     return True
 

@@ -163,12 +163,17 @@ class Requests:
             await self._go_on(job, actor)
         return row
 
-    async def set_budget(self, scope: str, dollars: float | None, *, actor: str | None = None) -> Budget | None:
-        """What a tenant, job or batch may spend; jobs that were parked for want of it go on."""
+    async def set_budget(
+        self, scope: str, dollars: float | None, *, actor: str | None = None, fresh: bool = False
+    ) -> Budget | None:
+        """What a tenant, job or batch may spend; jobs that were parked for want of it go on. `fresh`: it is of a job
+        or batch that has no jobs yet, so nobody is parked."""
         if dollars is not None and not 0 <= dollars <= MOST:
             raise InvalidRequest(f"a budget must be an amount of dollars from 0 to {MOST}, not {dollars!r}")
         most = None if dollars is None else round(dollars * 1_000_000)
         budget: Budget | None = await self.group.do(SetBudget(checked_scope(scope), most))
+        if fresh:
+            return budget
         before: str | None = None
         while page := await self.store.jobs(JobFilter(status=("paused",), before=before, limit=500)):
             before = page[-1].id

@@ -30,7 +30,7 @@ class Admin:
     async def answer(self, request: Request) -> Response:
         try:
             check_caller(request.headers, self._services.settings)
-            check_admin(request.headers)
+            check_admin(request.headers, request.client.host if request.client else "", self._services.settings)
             match request.method, request.scope["path"].removeprefix("/_penstock/"):
                 case "GET", "health":
                     return reply(self._health())
@@ -84,7 +84,7 @@ class Admin:
 
     def _advance(self, body: Any) -> Any:
         seconds = body.get("advance") if isinstance(body, dict) else None
-        if not isinstance(seconds, int | float) or seconds < 0:
+        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= FURTHEST:
             raise bad_request('{"advance": seconds} is expected, and the clock only goes forward.')
         clock = self._services.clock
         if clock.offset + seconds > FURTHEST:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from random import Random
+from typing import Any
 
 from pydantic_core import from_json, to_json
 
@@ -31,6 +36,8 @@ from penstock.gemini_local.settings import Settings
 from penstock.gemini_local.state import State
 from penstock.gemini_local.timepiece import Timepiece
 from penstock.gemini_local.wire import Json, new_id
+
+log = logging.getLogger("penstock.gemini")
 
 JSONL = "application/jsonl"
 
@@ -88,9 +95,8 @@ class Batches:
     def view(self, batch: Batch) -> Json:
         now = self._clock.now()
         rows = None
-        if batch.inline and has_output(batch, now):
-            with self._state.blob(out_blob(batch.id)).open("rb") as lines:
-                rows = [from_json(line) for line in lines]
+        if batch.inline and has_output(batch, now) and batch.fault("result_gone") is None:
+            rows = list(_rows(self._state.blob(out_blob(batch.id))))
         return operation(batch, now, rows)
 
     def page(self, before: int, size: int) -> Json:
@@ -199,6 +205,17 @@ _errors: dict[str, Json] = {
     EXPIRED: {"code": DEADLINE_EXCEEDED, "message": "The batch expired before it was finished."},
     FAILED: {"code": 13, "message": "Internal error encountered."},
 }
+
+
+def _rows(path: Path) -> Iterator[Any]:
+    """The rows of an inline result; what cannot be read is not there."""
+    try:
+        with path.open("rb") as lines:
+            for line in lines:
+                with suppress(ValueError):
+                    yield from_json(line)
+    except OSError as error:
+        log.warning("%s cannot be read: %s", path, error)
 
 
 def in_blob(id: str) -> str:

@@ -65,5 +65,6 @@ def find_model(name: str, *, any_model: bool, version: str = "v1beta") -> Model:
         return Model(id, id, embeds="embed" in id)
     raise not_found(
         f"models/{id[:100]} is not found for API version {version}, or is not supported for this method. Call "
-        "ListModels to see the list of available models and their supported methods."
+        "ListModels to see the list of available models and their supported methods. (The local Gemini knows "
+        f"{', '.join(MODELS)}; `penstock gemini serve --any-model` lets any name pass.)"
     )

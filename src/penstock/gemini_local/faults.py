@@ -14,6 +14,9 @@ most.
 
 from __future__ import annotations
 
+import difflib
+import logging
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +27,8 @@ from pydantic_core import from_json, to_json
 
 from penstock.gemini_local.routes import OPERATIONS
 from penstock.gemini_local.state import State
+
+log = logging.getLogger("penstock.gemini")
 
 Scope = Literal["request", "file", "job", "row", "result"]
 
@@ -106,32 +111,30 @@ class Fault:
 
     @classmethod
     def parse(cls, spec: Any) -> Fault:
-        if not isinstance(spec, dict) or spec.get("kind") not in KINDS:
-            raise BadFault(f"a fault is an object with a kind out of {', '.join(KINDS)}; got {spec!r:.200}")
-        kind = KINDS[spec["kind"]]
-        options = {name: value for name, value in spec.items() if name not in _common}
-        if unknown := options.keys() - kind.options.keys():
-            raise BadFault(
-                f"{spec['kind']} does not take {', '.join(sorted(unknown))}; it takes {sorted(kind.options)}"
-            )
-        where = spec.get("where") or kind.where
-        where = (where,) if isinstance(where, str) else tuple(where)
-        if strange := set(where) - OPERATIONS - {"*"}:
-            raise BadFault(f"{spec['kind']} cannot be where there is no operation {strange}; there are {OPERATIONS}")
-        try:
-            for pattern in (spec.get("match"), options.get("keys")):
-                re.compile(pattern or "")
-            return cls(
-                kind=spec["kind"],
-                where=where,
-                times=None if spec.get("times") is None else int(spec["times"]),
-                after=int(spec.get("after", 0)),
-                rate=float(spec.get("rate", 1.0)),
-                match=spec.get("match"),
-                options={**kind.options, **options},
-            )
-        except (TypeError, ValueError, re.error) as error:
-            raise BadFault(f"{spec['kind']}: {error}") from None
+        if not isinstance(spec, dict) or not isinstance(spec.get("kind"), str):
+            raise BadFault(f'a fault is an object with a kind, such as {{"kind": "drop_after"}}; got {spec!r:.200}')
+        name = spec["kind"]
+        kind = KINDS.get(name)
+        if kind is None:
+            raise BadFault(f"there is no kind of fault {name!r:.100}; {_meant(name, KINDS)}")
+        options = {option: value for option, value in spec.items() if option not in _common}
+        for option in sorted(options.keys() - kind.options.keys(), key=str):
+            raise BadFault(f"{name} does not take {option!r:.100}; {_meant(option, {*kind.options, *_common})}")
+        for option, value in options.items():
+            # No count is every row that is chosen, for kinds that choose among rows.
+            unsaid = kind.options[option] is None or (option == "count" and "keys" in kind.options)
+            if option in _numbers and not (value is None and unsaid):
+                _number(name, option, value, most=1.0 if option == "fraction" else math.inf)
+        _pattern(name, "keys", options.get("keys"))
+        return cls(
+            kind=name,
+            where=_operations(name, spec.get("where") or kind.where),
+            times=None if spec.get("times") is None else _whole(name, "times", spec["times"]),
+            after=_whole(name, "after", spec.get("after", 0)),
+            rate=_number(name, "rate", spec.get("rate", 1.0), most=1.0),
+            match=_pattern(name, "match", spec.get("match")),
+            options={**kind.options, **options},
+        )
 
     @property
     def scope(self) -> Scope:
@@ -160,6 +163,49 @@ class Fault:
 
 
 _common = {"kind", "where", "times", "after", "rate", "match"}
+_numbers = {"seconds", "fraction", "count", "code", "retry"}
+
+
+def _meant(name: Any, known: Iterable[str]) -> str:
+    """The one that looks like it, or all there are."""
+    names = sorted(known)
+    near = difflib.get_close_matches(str(name), names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
+
+
+def _operations(kind: str, where: Any) -> tuple[str, ...]:
+    names = (where,) if isinstance(where, str) else where
+    if not isinstance(names, list | tuple):
+        raise BadFault(f"{kind}: where is an operation, or a list of some; got {where!r:.100}")
+    for name in names:
+        if name != "*" and (not isinstance(name, str) or name not in OPERATIONS):
+            raise BadFault(f"{kind}: where: there is no operation {name!r:.100}; {_meant(name, {*OPERATIONS, '*'})}")
+    return tuple(names)
+
+
+def _number(kind: str, name: str, value: Any, *, most: float = math.inf) -> float:
+    right = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not right or not 0 <= value <= most:
+        allowed = "from 0 to 1" if most == 1 else "that is not below 0"
+        raise BadFault(f"{kind}: {name} is a number {allowed}; got {value!r:.100}")
+    return float(value)
+
+
+def _whole(kind: str, name: str, value: Any) -> int:
+    number = _number(kind, name, value)
+    if number != int(number):
+        raise BadFault(f"{kind}: {name} is a whole number; got {value!r:.100}")
+    return int(number)
+
+
+def _pattern(kind: str, name: str, value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise BadFault(f"{kind}: {name} is a regular expression; got {value!r:.100}")
+    try:
+        re.compile(value or "")
+    except re.error as error:
+        raise BadFault(f"{kind}: {name}: {value!r:.100} is not a regular expression: {error}") from None
+    return value
 
 
 def dump(faults: Iterable[Fault]) -> str:
@@ -167,7 +213,16 @@ def dump(faults: Iterable[Fault]) -> str:
 
 
 def load(text: str) -> tuple[Fault, ...]:
-    return tuple(Fault.parse(spec) for spec in from_json(text))
+    return tuple(fault for spec in from_json(text) if (fault := _stored(spec)) is not None)
+
+
+def _stored(spec: Any) -> Fault | None:
+    """A fault from the disk. One that an earlier version took and this one does not is left out."""
+    try:
+        return Fault.parse(spec)
+    except BadFault as error:
+        log.warning("a fault is left out: %s", error)
+        return None
 
 
 class Faults:
@@ -179,8 +234,9 @@ class Faults:
         self._faults: list[tuple[int, Fault]] = []
         self._left: dict[int, tuple[int, int]] = {}
         for row in state.db.execute("SELECT * FROM faults ORDER BY position"):
-            self._faults.append((row["position"], Fault.parse(from_json(row["spec"]))))
-            self._left[row["position"]] = (row["seen"], row["applied"])
+            if (fault := _stored(from_json(row["spec"]))) is not None:
+                self._faults.append((row["position"], fault))
+                self._left[row["position"]] = (row["seen"], row["applied"])
 
     def replace(self, faults: Iterable[Fault]) -> None:
         self._faults = list(enumerate(faults))

@@ -29,9 +29,15 @@ def check_caller(headers: Mapping[str, str], settings: Settings) -> None:
         raise ApiError(PERMISSION_DENIED, "The local Gemini does not know itself by this host name.")
 
 
-def check_admin(headers: Mapping[str, str]) -> None:
+def check_admin(headers: Mapping[str, str], peer: str, settings: Settings) -> None:
+    """From this machine only, and past a proxy or from elsewhere only with the server's key."""
     if headers.get(ADMIN_HEADER) != "1":
         raise ApiError(PERMISSION_DENIED, "The header X-Penstock-Admin: 1 is missing.")
+    if is_loopback(peer) and "x-forwarded-for" not in headers:
+        return
+    if settings.key is None:
+        raise ApiError(PERMISSION_DENIED, "The administration answers this machine only.")
+    check_key(headers, {}, settings)
 
 
 def check_key(headers: Mapping[str, str], query: Mapping[str, str], settings: Settings) -> None:

@@ -17,11 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.engine.errors import PenstockError
+from penstock.engine.errors import PenstockError, StoreError
 from penstock.gemini_local.server import Running, read_running
+from penstock.gemini_local.state import writing
 
 IDLE_STOP = 600.0
-TAIL = 2000
+TAIL = 20_000
+OWN = "penstock: "
+"""With this begins a line that was written for people."""
 
 
 class LaunchFailed(PenstockError):
@@ -49,16 +52,26 @@ def ensure_running(
     folder = home.resolve() / "gemini"
     if (found := find(folder)) is not None:
         return found
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            return _launched(home.resolve(), folder, backend, dict(settings or {}), key, idle_stop, timeout)
+    except StoreError as error:
+        raise LaunchFailed(f"the local Gemini did not start: {error}") from error
+
+
+def _launched(
+    home: Path, folder: Path, backend: str, settings: dict[str, Any], key: str | None, idle_stop: float, timeout: float
+) -> LocalServer:
     deadline = time.monotonic() + timeout
     with _launching(folder, deadline):
         if (found := find(folder)) is not None:
             return found
         last = read_running(folder)
         command = [
-            sys.executable, "-m", "penstock.gemini_local", "--home", str(home.resolve()), "--backend", backend,
+            sys.executable, "-m", "penstock.gemini_local", "--home", str(home), "--backend", backend,
             "--port", str(last.port if last is not None else 0), "--port-is-a-wish", "--idle-stop", str(idle_stop),
-            "--settings", json.dumps(dict(settings or {})),
+            "--settings", json.dumps(settings),
         ]  # fmt: skip
         environment = os.environ | ({"PENSTOCK_GEMINI_KEY": key} if key is not None else {})
         return _start(command, environment, folder, deadline)
@@ -117,7 +130,7 @@ def _start(command: list[str], environment: Mapping[str, str], folder: Path, dea
                     timeout=max(1.0, deadline - time.monotonic()),
                 )
             except (OSError, subprocess.SubprocessError) as error:
-                raise LaunchFailed(f"the local Gemini did not start: {error}\n{_tail(folder, before)}") from error
+                raise LaunchFailed(f"the local Gemini did not start: {_said(folder, before) or error}") from error
             finally:
                 os.close(writing)
         ready, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
@@ -125,10 +138,8 @@ def _start(command: list[str], environment: Mapping[str, str], folder: Path, dea
     finally:
         os.close(reading)
     if not said:
-        how = "it ended" if ready else "it took too long"
-        raise LaunchFailed(
-            f"the local Gemini did not start: {how}; {folder / 'server.log'} says:\n{_tail(folder, before)}"
-        )
+        how = "it ended without a word" if ready else "it took too long"
+        raise LaunchFailed(f"the local Gemini did not start: {_said(folder, before) or how}")
     running = Running(**json.loads(said))
     return LocalServer(running.base_url, running.pid, running.instance)
 
@@ -167,10 +178,15 @@ def _is_held(path: Path) -> bool:
     return False
 
 
-def _tail(folder: Path, before: int) -> str:
+def _said(folder: Path, before: int) -> str:
+    """What the process that did not start said last, and where all of it is; empty where it said nothing."""
+    path = folder / "server.log"
     try:
-        with (folder / "server.log").open("rb") as log:
+        with path.open("rb") as log:
             log.seek(max(before, log.seek(0, os.SEEK_END) - TAIL))
-            return log.read().decode(errors="replace").strip() or "(nothing)"
-    except OSError as error:
-        return f"(unreadable: {error})"
+            lines = log.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    lines = [line.strip() for line in lines if line.strip() and not line.startswith("ERROR:    Application startup")]
+    own = [line for line in lines if line.startswith(OWN)]
+    return f"{(own or lines)[-1].removeprefix(OWN)[:500]} (all it said is in {path})" if lines else ""

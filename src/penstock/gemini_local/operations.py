@@ -80,7 +80,7 @@ def shown_state(batch: Batch) -> str:
 
 
 def operation(batch: Batch, now: float, rows: list[Any] | None = None, *, listed: bool = False) -> Json:
-    """`rows` are the answers of an inline batch. A listing leaves the output out."""
+    """`rows` are the answers of an inline batch; None: they are gone. A listing leaves the output out."""
     done = batch.ended is not None and batch.fault("unknown_state") is None
     metadata: Json = {
         "@type": _type + ("EmbedContentBatch" if batch.embeds else "GenerateContentBatch"),
@@ -111,7 +111,8 @@ def _output(batch: Batch, rows: list[Any]) -> Json:
     if not batch.inline:
         return {"responsesFile": batch.result_name}
     field = "inlinedEmbedContentResponses" if batch.embeds else "inlinedResponses"
-    return {field: {"inlinedResponses": rows}}
+    # Google leaves a list without elements out.
+    return {field: {"inlinedResponses": rows} if rows else {}}
 
 
 def _stats(batch: Batch) -> Json:

@@ -115,13 +115,13 @@ class Spool:
                     text = self._with_key_of(batch, line, text)
                 digest.update(text)
                 result.write(text)
-            if (cut := batch.fault("cut_result")) is not None:
+            if (cut := batch.fault("cut_result")) is not None and not batch.inline:
                 result.truncate(int(result.tell() * float(cut.option("fraction"))))
             result.flush()
             os.fsync(result.fileno())
             size = result.seek(0, os.SEEK_END)
         beside.replace(path)
-        if batch.fault("cut_result") is not None:
+        if cut is not None:
             digest = hashlib.sha256(path.read_bytes())
         return size, digest.hexdigest()
 
@@ -132,7 +132,11 @@ class Spool:
             return (Line(row, row) for row in range(rows))
         looked_at = any(fault.options.get("keys") is not None for fault in faults)
         keys = [key_of(self._answer(row)) for row in range(rows)] if looked_at else []
-        return arrange(rows, keys, faults, batch.id)
+        lines = arrange(rows, keys, faults, batch.id)
+        if batch.inline and (cut := batch.fault("cut_result")) is not None:
+            # A list within an answer cannot break off in the middle of a line: its last rows are not there.
+            lines = lines[: int(len(lines) * float(cut.option("fraction")))]
+        return lines
 
     def _with_key_of(self, batch: Batch, line: Line, text: bytes) -> bytes:
         answer = from_json(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import socket
@@ -24,6 +25,10 @@ from penstock.gemini_local.settings import Settings
 
 LAST_WAIT = 2
 """Seconds that calls under way get when the server stops."""
+
+
+class PortTaken(InvalidConfiguration):
+    """Another program listens on the port."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -67,7 +72,6 @@ class Running:
 def serve(settings: ServerSettings, *, on_ready: Callable[[Running], None] | None = None) -> None:
     """Serve until told to stop (SIGTERM, SIGINT) or nobody needs it. Raises before anything is served if it cannot."""
     check_bind(settings)
-    settings.folder.mkdir(parents=True, exist_ok=True)
     asyncio.run(_serve(settings, on_ready))
 
 
@@ -135,7 +139,13 @@ def _bind(settings: ServerSettings) -> socket.socket:
             listener.bind((settings.host, 0))
     except OSError as error:
         listener.close()
-        raise InvalidConfiguration(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}") from error
+        where = f"cannot listen on {settings.host}:{settings.port}"
+        if error.errno == errno.EADDRINUSE:
+            raise PortTaken(
+                f"{where}: another program listens there: stop it, or give another port; --port 0 takes any that is "
+                "free"
+            ) from error
+        raise InvalidConfiguration(f"{where}: {(error.strerror or str(error)).lower()}") from error
     return listener
 
 

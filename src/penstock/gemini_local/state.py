@@ -6,6 +6,7 @@ store has been promised (`durable`).
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.engine.errors import PenstockError, SchemaMismatch
+from penstock.engine.errors import PenstockError, SchemaMismatch, StoreFull, StoreReadOnly
 
 VERSION = 1
 """Of the schema. A folder that another version made is left alone."""
@@ -60,12 +61,41 @@ class FolderTaken(PenstockError):
     """Another server works in this folder."""
 
 
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """What the system says about a folder that cannot be written, in words."""
+    try:
+        yield
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreFull(f"{folder}: no space left on the disk; free some and try again") from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR):
+            raise StoreReadOnly(
+                f"{folder} cannot be written: {why} ({error.filename}): choose a place that can be (--home)"
+            ) from error
+        raise
+    except sqlite3.Error as error:
+        code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+        if code == sqlite3.SQLITE_FULL:
+            raise StoreFull(f"{folder}: the disk is full; free some space and try again") from error
+        if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+            raise StoreReadOnly(
+                f"{folder / 'state.db'} cannot be written ({error}): check the permissions of the file and its folder"
+            ) from error
+        raise
+
+
 class State:
     """The only owner of a state folder, until `close`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.blobs = folder / "blobs"
+        with writing(folder):
+            self._open(folder)
+
+    def _open(self, folder: Path) -> None:
         self.blobs.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -75,18 +105,27 @@ class State:
             raise FolderTaken(
                 f"another local Gemini works in {folder}: stop it, or give this one another folder"
             ) from None
-        self.db = sqlite3.connect(folder / "state.db", isolation_level=None, check_same_thread=False, timeout=10)
+        try:
+            self.db = sqlite3.connect(folder / "state.db", isolation_level=None, check_same_thread=False, timeout=10)
+        except BaseException:
+            os.close(self._lock)
+            raise
         self.db.row_factory = sqlite3.Row
-        self.db.execute("PRAGMA journal_mode=WAL")
-        self.db.execute("PRAGMA synchronous=NORMAL")
-        self._make_schema()
+        try:
+            self.db.execute("PRAGMA journal_mode=WAL")
+            self.db.execute("PRAGMA synchronous=NORMAL")
+            self._make_schema()
+        except BaseException:
+            self.close()
+            raise
 
     def _make_schema(self) -> None:
         found = self.db.execute("PRAGMA user_version").fetchone()[0]
         if found == VERSION:
+            # Whether it can be written is learnt now, not by the first request.
+            self.db.executescript("BEGIN IMMEDIATE; ROLLBACK;")
             return
         if found or self.db.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
-            self.close()
             raise SchemaMismatch(
                 f"{self.folder} was made by another version of the local Gemini: remove the folder, or use another"
             )

@@ -8,10 +8,12 @@ a call after that is `tending.py`'s.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
+import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,17 @@ from penstock.engine.call import (
     view,
 )
 from penstock.engine.engine import Engine
-from penstock.engine.errors import Ambiguous, Conflict, InvalidRequest, NotFound, Permanent, StepError, Transient
+from penstock.engine.errors import (
+    Ambiguous,
+    Blocked,
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    PenstockError,
+    Permanent,
+    StepError,
+    Transient,
+)
 from penstock.engine.identity import checked_key
 from penstock.engine.model import JobRow
 from penstock.remote.attic import Attic
@@ -53,13 +65,15 @@ class CallDesk:
         folder: Path,
         remotes: Iterable[Remote] = (),
         *,
-        factories: Mapping[str, Callable[[], Remote]] | None = None,
+        factories: Mapping[str, Factory] | None = None,
         pace: Pace | None = None,
     ) -> None:
         self._folder = folder
         self._pace = pace or Pace()
         self._remotes: dict[str, Remote] = {}
         self._factories = dict(factories or {})
+        self._home_name: str | None = None
+        self._broken: set[str] = set()
         self._making: dict[tuple[str, str], asyncio.Future[Call]] = {}
         self._engine: Engine | None = None
         self._tending: Tending | None = None
@@ -84,7 +98,7 @@ class CallDesk:
 
     def remote(self, name: str) -> Remote:
         if name not in self._remotes and name in self._factories:
-            self._remotes[name] = self._factories[name]()
+            self._remotes[name] = self._factories[name].make()
         if name not in self._remotes:
             known = ", ".join(self.names) or "none"
             raise NotFound(f"no remote {name!r} is known here (known: {known}): give it to Penstock(remotes=[...])")
@@ -101,6 +115,31 @@ class CallDesk:
         if self._tending is None:
             raise InvalidRequest("these remotes belong to no engine yet")
         return self._tending
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where the calls are made that are looked after here. A remote that cannot be made keeps no other from it."""
+        found = []
+        for name in self.names:
+            try:
+                found.append(self._place_of(name))
+            except (PenstockError, OSError) as error:
+                if name not in self._broken:
+                    log.error("calls to %s are not looked after here: %s", name, error)
+                self._broken.add(name)
+        return tuple(found)
+
+    def _place_of(self, name: str) -> str:
+        known: Remote | Factory | None = self._remotes.get(name) or self._factories.get(name)
+        if known is None or known.identity is None:
+            known = self.remote(name)
+        return " ".join(filter(None, (name, known.identity, self._home() if known.keeps_files else "")))
+
+    def _home(self) -> str:
+        """The name of this folder, the same for all who share it."""
+        if self._home_name is None:
+            self._home_name = home_name(self._folder)
+        return self._home_name
 
     def order(self, row: CallRow, request: Any = None) -> Order:
         return Order(
@@ -152,8 +191,12 @@ class CallDesk:
             made.cancel()
 
     async def _make(self, job: JobRow, remote: Remote, key: str, request: Any, attempts: int) -> Call:
-        digest = digest_of(request)
+        # A batch of a hundred thousand rows takes a while to read.
+        large = isinstance(request, BaseModel)
+        digest = await asyncio.to_thread(digest_of, request) if large else digest_of(request)
         last = await self.engine.store.last_call(job.id, key)
+        if last is not None:
+            self._check_place(last, remote)
         if last is not None and last.state == "intent":
             last = await self._unheard(last, remote)
         attempt = next_attempt(last, attempts=attempts, resend=remote.guarantee == "callee_dedup")
@@ -168,6 +211,16 @@ class CallDesk:
             return self._answer(intended.row, remote, digest)
         order = replace(self.order(intended.row, request), prepared=plan.prepared)
         return self._answer(await self._send(intended.row, order, remote, began), remote, digest)
+
+    def _check_place(self, last: CallRow, remote: Remote) -> None:
+        """A call that was made at another place, and is not over, is that place's to go on with."""
+        here = self._place_of(remote.name)
+        needed = last.state in LIVE - {"quarantined"} or (last.state == "collected" and remote.keeps_files)
+        if needed and last.place != here:
+            raise Blocked(
+                f"call {last.key!r} was made at {last.place!r} and this worker is at {here!r}: it waits for a worker of"
+                " that place. Workers that share a store should share their home and their Gemini settings"
+            )
 
     async def _unheard(self, row: CallRow, remote: Remote) -> CallRow:
         """A call that was about to be sent, by a tick that is gone. What can be looked up is, without waiting for
@@ -199,6 +252,7 @@ class CallDesk:
             attempt=attempt,
             model=plan.model,
             digest=digest,
+            place=self._place_of(remote.name),
             prepared=to_json(dict(plan.prepared)).decode(),
             holds=plan.holds,
             estimate=plan.estimate,
@@ -297,11 +351,31 @@ def next_attempt(last: CallRow | None, *, attempts: int, resend: bool = False) -
     return None
 
 
+@dataclass(slots=True, frozen=True)
+class Factory:
+    """A remote that is made when it is first needed. What calls need to know of it is known before; where `identity` is
+    None it is asked."""
+
+    make: Callable[[], Remote]
+    identity: str | None = ""
+    keeps_files: bool = False
+
+
+def home_name(folder: Path) -> str:
+    """Kept in the folder, so that whoever shares it knows it by the same name."""
+    path = folder / ".home"
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(parents=True, exist_ok=True)
+        with path.open("x") as file:
+            file.write(uuid.uuid4().hex[:12])
+    return path.read_text().strip()
+
+
 def digest_of(request: Any) -> str:
-    """The same for the same request, however its fields are ordered."""
-    plain = request.model_dump(mode="json") if isinstance(request, BaseModel) else request
-    text = to_json(plain, fallback=str)
-    ordered = to_json(_sorted(from_json(text)))
+    """The same for the same request; a mapping's fields may come in any order, a model's come in its own."""
+    if isinstance(request, BaseModel):
+        return hashlib.sha256(request.model_dump_json().encode()).hexdigest()[:32]
+    ordered = to_json(_sorted(from_json(to_json(request, fallback=str))))
     return hashlib.sha256(ordered).hexdigest()[:32]
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from penstock.engine.call import Hold, Usage
+from penstock.engine.errors import Permanent
 
 Guarantee = Literal["findable", "callee_dedup", "repeatable"]
 """What can be promised after a crash, by what the other side offers:
@@ -96,11 +97,23 @@ class Polled:
     total: int | None = None
 
 
+class ResultGone(Permanent):
+    """The other side itself says that there is no result, and never will be: the call has failed, and was paid. Any
+    other error while collecting (a wrong key, a 404 that may be a mistake) is counted and tried again."""
+
+
 class Remote(Protocol):
     """Where work is done. All of it is async and nothing blocks the loop; every wait has a limit."""
 
     name: str
     guarantee: Guarantee
+
+    identity: str
+    """Which of several places of this name it is (an address, never a secret): calls made at another are left alone."""
+
+    keeps_files: bool
+    """Whether calls have files in the order's folder that later questions need: then only those who share the folder
+    look after them."""
 
     submit_timeout: float
     """Seconds that `submit` may take at most, all in all."""
@@ -130,8 +143,7 @@ class Remote(Protocol):
     async def poll(self, order: Order, provider_id: str) -> Polled: ...
 
     async def collect(self, order: Order, provider_id: str) -> Collected:
-        """Bring the result home. Free, and safe to do again. `Permanent` where there is no result to be had any
-        more."""
+        """Bring the result home. Free, and safe to do again. `ResultGone` where there never will be one."""
         ...
 
     async def cancel(self, order: Order, provider_id: str) -> None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.call import LOOK_AGAIN_AFTER_ABSENCE, CallRow, Fact, may_turn_up
 from penstock.engine.engine import Engine
-from penstock.engine.errors import Permanent
-from penstock.remote.protocol import Found, Order, Polled, Remote
+from penstock.remote.protocol import Found, Order, Polled, Remote, ResultGone
 from penstock.store.protocol import TakeCalls
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class Tending:
         self._news.clear()
         if len(self._looking) >= AT_ONCE:
             await asyncio.wait(self._looking, return_when=asyncio.FIRST_COMPLETED)
-        due = await self._engine.store.next_call_due(self._desk.names)
+        due = await self._engine.store.next_call_due(self._desk.places)
         wait = longest
         if due is not None:
             wait = min(longest, max(0.0, due - self._engine.clock.now() - self._engine.skew))
@@ -84,10 +83,10 @@ class Tending:
 
     async def tend(self, *, wait: bool = True) -> int:
         """Look at calls that are due, a few at once; with `wait`, until that is done. Returns how many there were."""
-        names, room = self._desk.names, AT_ONCE - len(self._looking)
-        if not names or room < 1:
+        places, room = self._desk.places, AT_ONCE - len(self._looking)
+        if not places or room < 1:
             return 0
-        rows: list[CallRow] = await self._engine.group.do(TakeCalls(names, room, self._pace.lease))
+        rows: list[CallRow] = await self._engine.group.do(TakeCalls(places, room, self._pace.lease))
         looks = [asyncio.ensure_future(self._look(row)) for row in rows]
         for look in looks:
             self._looking.add(look)
@@ -130,7 +129,7 @@ class Tending:
         """A large result may be long on its way home."""
         while True:
             await self._engine.clock.sleep(self._pace.lease / 3)
-            await self._desk.learn(Fact(call=row.id, kind="checked", look_in=self._pace.lease))
+            await self._tell(Fact(call=row.id, kind="checked", look_in=self._pace.lease), row)
 
     async def _look_with(self, remote: Remote, row: CallRow, order: Order) -> None:
         try:
@@ -168,7 +167,7 @@ class Tending:
         proof = (row.submit_before or row.created) + proof_delay(remote)
         if began <= proof:
             soon = min(proof - began + 0.1, self._wait(row, remote))
-            await self._tell(Fact(call=row.id, kind="checked", look_in=soon))
+            await self._tell(Fact(call=row.id, kind="checked", look_in=soon), row)
         elif found.complete:
             log.warning("call %s (%s %s) never arrived: it is made again", row.id, row.remote, row.key)
             absent = Fact(call=row.id, kind="absent", look_in=self._pace.look_again, intent=row.submit_before)
@@ -203,7 +202,7 @@ class Tending:
         if polled.state == "gone":
             await self._missed(row, remote, polled.error or f"{row.remote} knows no {provider_id}", most=MOST_GONE)
         elif polled.state in ("running", "unknown"):
-            await self._tell(self._still_running(row, remote, polled))
+            await self._tell(self._still_running(row, remote, polled), row)
         elif polled.state == "succeeded":
             row = await self._desk.learn(
                 Fact(call=row.id, kind="succeeded", done=polled.done, total=polled.total, look_in=self._pace.lease)
@@ -232,7 +231,7 @@ class Tending:
 
         try:
             collected = await remote.collect(order, row.provider_id or "")
-        except Permanent as error:
+        except ResultGone as error:
             # It was done, so it was paid: as much as it may cost, where nobody can say how much it did.
             lost = Fact(call=row.id, kind="failed", error=str(error), cost=row.estimate)
             await self._end(row, order, remote, lost)
@@ -257,10 +256,11 @@ class Tending:
             await self._tell(Fact(call=row.id, kind="doubted", error=told, intent=row.submit_before))
             return
         wait = min(remote.poll_at_most, remote.poll_every * GROWTH ** min(row.strikes + 1, 40))
-        await self._tell(Fact(call=row.id, kind="missed", error=why, look_in=self._jittered(wait)))
+        await self._tell(Fact(call=row.id, kind="missed", error=why, look_in=self._jittered(wait)), row)
 
-    async def _tell(self, fact: Fact) -> None:
-        await self._desk.learn(fact)
+    async def _tell(self, fact: Fact, row: CallRow | None = None) -> None:
+        """`row` is the call as it was when the look began."""
+        await self._desk.learn(replace(fact, stopping=row is not None and bool(row.unwanted)))
 
     def _wait(self, row: CallRow, remote: Remote) -> float:
         return self._jittered(min(remote.poll_at_most, remote.poll_every * GROWTH ** min(row.looks, 40)))

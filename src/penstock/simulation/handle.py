@@ -131,8 +131,8 @@ class FaultyStore:
     async def calls(self, where: CallFilter) -> list[CallRow]:
         return await self._read(lambda: self._inner.calls(where))
 
-    async def next_call_due(self, remotes: tuple[str, ...]) -> float | None:
-        return await self._read(lambda: self._inner.next_call_due(remotes))
+    async def next_call_due(self, places: tuple[str, ...]) -> float | None:
+        return await self._read(lambda: self._inner.next_call_due(places))
 
     async def costs(self, where: CostFilter) -> list[Cost]:
         return await self._read(lambda: self._inner.costs(where))

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from penstock.engine.call import Hold, Usage
 from penstock.engine.errors import Ambiguous, Permanent, RateLimited, Transient
-from penstock.remote.protocol import Accepted, Collected, Found, Guarantee, Order, Plan, Polled
+from penstock.remote.protocol import Accepted, Collected, Found, Guarantee, Order, Plan, Polled, ResultGone
 from penstock.simulation.providers import SLOTS, TOKENS, Provider, Work
 from penstock.simulation.world import Machine
 
@@ -19,6 +19,8 @@ class SimulatedRemote:
     """One for each process and provider."""
 
     guarantee: Guarantee
+    identity = ""
+    keeps_files = False
 
     def __init__(self, provider: Provider, machine: Machine) -> None:
         self._provider = provider
@@ -139,7 +141,7 @@ class SimulatedRemote:
             raise Transient("simulated: the download broke off")
         work = self._provider.works.get(provider_id)
         if work is None or work.result_lost or work.state(self._provider.now) != "succeeded":
-            raise Permanent("simulated: there is no result any more")
+            raise ResultGone("simulated: there is no result any more")
         await self._may_die("crash before the answer is stored", f"with the result of {provider_id}")
         return self._brought_home(work)
 

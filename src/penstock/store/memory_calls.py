@@ -45,6 +45,7 @@ class MemoryCalls:
     """Mixed into the memory store."""
 
     rows: dict[str, JobRow]
+    runs: dict[tuple[str, str, str], list[str]]
     events: dict[str, list[Event]]
     limit_rows: dict[str, int]
     call_rows: dict[str, CallRow]
@@ -153,9 +154,7 @@ class MemoryCalls:
     def _take_calls(self, op: TakeCalls) -> list[CallRow]:
         now = self._now()
         due = [
-            row
-            for row in self.call_rows.values()
-            if row.due is not None and row.due <= now and row.remote in op.remotes
+            row for row in self.call_rows.values() if row.due is not None and row.due <= now and row.place in op.places
         ]
         taken = sorted(due, key=lambda row: (row.due or 0.0, row.id))[: op.room]
         for row in taken:
@@ -165,7 +164,10 @@ class MemoryCalls:
     def _orphan_calls(self) -> None:
         for row in self.call_rows.values():
             job = self.rows.get(row.job)
-            if job is None or job.status not in ("canceling", "canceled", "completed") or row.unwanted:
+            if job is None or row.unwanted:
+                continue
+            run_again = job.status == "failed" and self.runs[job.tenant, job.workflow, job.key][-1] != job.id
+            if job.status not in ("canceling", "canceled", "completed") and not run_again:
                 continue
             if job.status == "canceling" and job.entered is not None and job.entered <= row.created:
                 continue
@@ -227,8 +229,8 @@ class MemoryCalls:
         newest_first = sorted(found, key=lambda row: (row.created, row.id), reverse=True)
         return [copy.copy(row) for row in newest_first[: where.limit]]
 
-    async def next_call_due(self, remotes: tuple[str, ...]) -> float | None:
-        dues = [row.due for row in self.call_rows.values() if row.due is not None and row.remote in remotes]
+    async def next_call_due(self, places: tuple[str, ...]) -> float | None:
+        dues = [row.due for row in self.call_rows.values() if row.due is not None and row.place in places]
         return min(dues, default=None)
 
     async def costs(self, where: CostFilter) -> list[Cost]:

@@ -222,7 +222,7 @@ class TakeCalls:
     """Take calls that somebody is to look at now; nobody else does for `lease` seconds. Answers a list of
     `CallRow`."""
 
-    remotes: tuple[str, ...]
+    places: tuple[str, ...]
     room: int
     lease: float
 
@@ -493,8 +493,8 @@ class Store(Protocol):
 
     async def calls(self, where: CallFilter) -> list[CallRow]: ...
 
-    async def next_call_due(self, remotes: tuple[str, ...]) -> float | None:
-        """When somebody is to look at a call of these remotes next."""
+    async def next_call_due(self, places: tuple[str, ...]) -> float | None:
+        """When somebody is to look at a call of these places next."""
         ...
 
     async def costs(self, where: CostFilter) -> list[Cost]: ...

@@ -184,6 +184,7 @@ calls = Table(
     Column("unwanted", Integer, nullable=False),
     Column("provider_id", _Text),
     Column("model", _Text, nullable=False),
+    Column("place", _Text, nullable=False),
     Column("digest", _Text, nullable=False),
     Column("prepared", _Text, nullable=False),
     Column("holds", _Text, nullable=False),

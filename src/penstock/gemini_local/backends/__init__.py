@@ -37,7 +37,10 @@ def make_backend(spec: str, *, api_key: str | None = None, model: str | None = N
 
         try:
             return ScriptBackend(Path(rest) if rest else None)
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise InvalidRequest(f"the script {rest!r} cannot be followed: {why}") from error
+        except ValueError as error:
             raise InvalidRequest(f"the script {rest!r} cannot be followed: {error}") from error
     return _plugin(spec, name, rest or None)
 

@@ -89,7 +89,7 @@ class ScriptBackend:
         self._sleep = sleep or SystemClock().sleep
         self._rules: list[Rule] = []
         self._default = Rule()
-        self._first: Any = None if script is None else yaml.safe_load(script.read_text())
+        self._first: Any = None if script is None else _read(script)
         self.follow(None)
 
     def follow(self, script: Any) -> None:
@@ -142,6 +142,15 @@ class ScriptBackend:
             raise CannotAnswer(
                 str(rule.error.get("message", "the script says no")), code=int(rule.error.get("code", 13))
             )
+
+
+def _read(script: Path) -> Any:
+    try:
+        return yaml.safe_load(script.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8 text") from None
+    except yaml.YAMLError as error:
+        raise ValueError(f"it is neither JSON nor YAML: {' '.join(str(error).split())}") from None
 
 
 def _fill(reply: str, text: str, model: str, found: re.Match[str] | None) -> str:

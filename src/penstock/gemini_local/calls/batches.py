@@ -38,6 +38,9 @@ async def create(call: Call) -> Response:
         if not rows:
             raise bad_request("The batch has no requests.")
         title = field(about, "displayName", str, "")
+        faults = services.faults.take("create", title, ("job", "row", "result"))
+        for fault in faults:
+            call.entry.add_fault(fault.kind)
         batch = services.batches.create(
             id,
             embeds=embeds,
@@ -46,7 +49,7 @@ async def create(call: Call) -> Response:
             title=title,
             rows=rows,
             tokens=tokens,
-            faults=services.faults.take("create", title, ("job", "row", "result")),
+            faults=faults,
             entry=call.entry,
         )
     except BaseException:

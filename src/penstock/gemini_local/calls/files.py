@@ -59,7 +59,10 @@ async def upload_chunk(call: Call) -> Response:
         if call.match.verb != "finalize":
             answer = Response(headers={STATUS: "active", RECEIVED: str(received)})
         else:
-            answer = _with_status(reply({"file": call.services.files.view(await uploads.finish(upload))}), "final")
+            file = await uploads.finish(upload)
+            for fault in file.faults:
+                call.entry.add_fault(fault.kind)
+            answer = _with_status(reply({"file": call.services.files.view(file)}), "final")
     except ApiError as error:
         answer = _with_status(error_reply(error), "active")
     if broken is not None:

@@ -13,14 +13,14 @@ from google.genai import types
 
 from penstock.engine.errors import Ambiguous, InvalidConfiguration, InvalidRequest, Permanent, Transient
 from penstock.remote.gemini.client import GeminiClient
-from penstock.remote.gemini.collecting import Brought, Collecting, brought_already
+from penstock.remote.gemini.collecting import Brought, Collecting, brought_already, has_keys
 from penstock.remote.gemini.errors import Refused, translated
 from penstock.remote.gemini.lines import decoded, lines
 from penstock.remote.gemini.operation import Operation, read_operation
 from penstock.remote.gemini.planning import INPUT, Planning
 from penstock.remote.gemini.shelf import Shelf, delete_file
 from penstock.remote.prices import Prices, load_prices
-from penstock.remote.protocol import Accepted, Collected, Found, Guarantee, Order, Plan, Polled
+from penstock.remote.protocol import Accepted, Collected, Found, Guarantee, Order, Plan, Polled, ResultGone
 
 _MOST_PAGES = 10_000
 _SUBMIT_SLACK = 15.0
@@ -31,8 +31,9 @@ class GeminiBatch:
 
     name = "gemini.batch"
     guarantee: Guarantee = "findable"
+    keeps_files = True
 
-    def __init__(self, client: GeminiClient, *, prices: Prices | None = None) -> None:
+    def __init__(self, client: GeminiClient, *, prices: Prices | None = None, identity: str | None = None) -> None:
         settings = client.settings
         if settings.vertex:
             raise InvalidConfiguration(
@@ -41,6 +42,7 @@ class GeminiBatch:
             )
         prices = prices or load_prices(settings.prices)
         self._client = client
+        self.identity = identity or settings.identity
         self._planning = Planning(client, prices)
         self._collecting = Collecting(client, prices)
         self.submit_timeout = settings.create_timeout + _SUBMIT_SLACK
@@ -67,7 +69,9 @@ class GeminiBatch:
             return Accepted(job.name)
 
     async def find(self, order: Order) -> Found:
-        """Every page there is, to the end: the listing cannot be asked for a name."""
+        """Every page there is, to the end: the listing cannot be asked for a name. Nothing is proved by what another
+        key does not see."""
+        ours = order.prepared.get("account") == self._client.account
         found: list[Operation] = []
         token, tokens = "", set[str]()
         for _ in range(_MOST_PAGES):
@@ -82,7 +86,7 @@ class GeminiBatch:
             found += [operation for operation in operations if operation.label == order.label]
             token = str(page.get("nextPageToken") or "")
             if not token:
-                return _found(found, complete=True)
+                return _found(found, complete=ours)
             if token in tokens:
                 break
             tokens.add(token)
@@ -95,11 +99,22 @@ class GeminiBatch:
         return operation.polled(self._client.clock.now())
 
     async def collect(self, order: Order, provider_id: str) -> Collected:
+        """Only the batch's own word ends it: a refusal (a key that was changed, a 404) may pass."""
+        if not await self._client.in_thread(has_keys, order.folder):
+            raise Transient(f"the keys of the batch are in another home, not in {order.folder}: nothing was fetched")
+        try:
+            return await self._collected(order, provider_id)
+        except ResultGone:
+            raise
+        except Permanent as error:
+            raise Transient(str(error)) from error
+
+    async def _collected(self, order: Order, provider_id: str) -> Collected:
         brought: Brought | None = await self._client.in_thread(brought_already, order.folder, provider_id)
         if brought is None:
             operation = await self._operation(provider_id)
             if operation is None:
-                raise Permanent(f"Gemini knows no {provider_id}: there is no result to be had")
+                raise Transient(f"Gemini knows no {provider_id} now: its result cannot be fetched")
             brought = await self._collecting.bring(order.folder, operation)
         return await self._collecting.collected(order, brought)
 

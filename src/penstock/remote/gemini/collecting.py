@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from penstock.engine.call import Usage
-from penstock.engine.errors import Permanent, Transient
+from penstock.engine.errors import Transient
 from penstock.outputs.files import atomic_write
 from penstock.remote.gemini.client import GeminiClient
 from penstock.remote.gemini.download import Downloaded, download
@@ -20,7 +20,7 @@ from penstock.remote.gemini.operation import Operation
 from penstock.remote.gemini.planning import KEYS, SCHEMA
 from penstock.remote.gemini.results import Sorting
 from penstock.remote.prices import Prices, rounded_up
-from penstock.remote.protocol import Collected, Order
+from penstock.remote.protocol import Collected, Order, ResultGone
 
 RESULT, ROWS, BROUGHT = "result.jsonl", "rows.jsonl", "brought.json"
 
@@ -49,7 +49,7 @@ class Collecting:
         elif operation.inlined is not None:
             got = await self._written(operation.inlined, folder / RESULT)
         elif operation.state in ("failed", "cancelled", "expired"):
-            raise Permanent(f"{operation.name} has no result: {operation.error or operation.state}")
+            raise ResultGone(f"{operation.name} has no result: {operation.error or operation.state}")
         else:
             raise Transient(f"{operation.name} has no result yet")
         ended = operation.ended or self._client.clock.now()
@@ -90,7 +90,7 @@ class Collecting:
         try:
             keys = await in_thread((folder / KEYS).open, "rb")
         except OSError as error:
-            raise Permanent(f"the keys of the batch are gone from {folder}; its raw result is there") from error
+            raise Transient(f"the keys of the batch are in another home, not in {folder}") from error
         with keys:
             result = await in_thread((folder / RESULT).open, "rb")
             with result:
@@ -109,6 +109,10 @@ class Collecting:
             await in_thread((folder / BROUGHT).unlink, True)
             raise Transient("the result breaks off, and Gemini did not say how long it is: it is fetched again")
         return sorting
+
+
+def has_keys(folder: Path) -> bool:
+    return (folder / KEYS).exists()
 
 
 def brought_already(folder: Path, provider_id: str | None) -> Brought | None:

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import httpx2
 
-from penstock.engine.errors import Permanent, Transient
+from penstock.engine.errors import Transient
 from penstock.remote.gemini.client import GeminiClient, failed
 from penstock.remote.gemini.errors import Refused
 from penstock.remote.gemini.lines import whole
@@ -50,7 +50,7 @@ class Downloaded:
 
 
 async def download(client: GeminiClient, name: str, target: Path) -> Downloaded:
-    """The file, once it is in its place. `Permanent` where Gemini has it no more."""
+    """The file, once it is in its place. `Permanent` where Gemini does not give it."""
     deadline = client.clock.monotonic() + client.settings.transfer_timeout
     async with whole(target, client.token(), client.in_thread) as file:
         progress = _Progress(file)
@@ -144,5 +144,6 @@ async def _nothing_beyond(client: GeminiClient, response: httpx2.Response, progr
 def _refused(response: httpx2.Response, what: str) -> Exception:
     error = failed(response, what)
     if isinstance(error, Refused) and error.code in (403, 404, 410):
-        return Permanent(f"{error}. The result is not there any more: Google keeps it for a while only")
+        hint = "The result may not be there any more (Google keeps it for a while only), or belong to another key"
+        return Refused(f"{error}. {hint}", code=error.code)
     return error

@@ -11,7 +11,8 @@ from typing import Any
 from penstock.remote.protocol import Polled, PolledState
 
 OUTPUT_GRACE = 3600.0
-"""Seconds a batch that has succeeded may be without a result before we stop waiting for one."""
+"""Seconds a batch that has succeeded may be without a result before somebody is told. Google's clock and ours may
+differ, so nothing ends by it."""
 
 STATES: dict[str, PolledState] = {
     "UNSPECIFIED": "running",
@@ -50,12 +51,13 @@ class Operation:
         return self.file is not None or self.inlined is not None
 
     def polled(self, now: float) -> Polled:
-        """A batch has succeeded when its result is there: Google says so a little before."""
-        state, error = self.state, self.error
+        """A batch has succeeded when its result is there: Google says so a little before. One that stays without is to
+        be collected all the same: that fails, is counted, and at last a person is asked."""
+        state = self.state
         if state == "succeeded" and not self.has_result:
             late = self.ended is not None and now - self.ended > OUTPUT_GRACE
-            state, error = ("failed", "Gemini says it succeeded, and has no result") if late else ("running", None)
-        return Polled(state=state, error=error, done=self.done, total=self.total)
+            state = "succeeded" if late else "running"
+        return Polled(state=state, error=self.error, done=self.done, total=self.total)
 
 
 def read_operation(raw: Mapping[str, Any]) -> Operation:

@@ -47,7 +47,7 @@ class Planning:
 
     async def plan(self, order: Order) -> Plan:
         request = checked(BatchRequest, order.request)
-        digest: str | None = await self._client.in_thread(_digest, request, self._client.settings)
+        digest: str | None = await self._client.in_thread(_digest, request, self._client.settings, self._client.account)
         shelf = Shelf(self._client, order.folder, tenant=order.tenant)
         await shelf.open()
         kept: Plan | None = await self._client.in_thread(_kept_plan, order.folder, digest)
@@ -67,6 +67,7 @@ class Planning:
             "mode": mode,
             "rows": counted.rows,
             "tokens": counted.usage.input,
+            "account": self._client.account,
         }
         expires = [file.expires for file in files.values()]
         if mode == "file":
@@ -163,8 +164,8 @@ class Planning:
         return ("inline" if small else "file") if request.mode == "auto" else request.mode
 
 
-def _digest(request: BatchRequest, settings: GeminiSettings) -> str | None:
-    """What a plan depends on: the request, the files it names as they are now, the settings. None where that cannot be
+def _digest(request: BatchRequest, settings: GeminiSettings, account: str) -> str | None:
+    """What a plan depends on: the request, the files it names as they are now, the settings, the account. None where that cannot be
     told without reading everything."""
     if request.uploads_folder is not None:
         return None
@@ -173,7 +174,7 @@ def _digest(request: BatchRequest, settings: GeminiSettings) -> str | None:
         seen = [(stat.st_size, stat.st_mtime_ns) for stat in (path.stat() for path in named)]
     except OSError:
         return None
-    told = to_json([request, seen, settings.model_dump(mode="json", exclude={"api_key"})])
+    told = to_json([request, seen, settings.model_dump(mode="json", exclude={"api_key"}), account])
     return hashlib.sha256(told).hexdigest()
 
 

@@ -107,6 +107,8 @@ class GeminiSettings(BaseModel):
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ValueError("must be a URL like https://host or http://127.0.0.1:8801")
+        if "@" in parts.netloc:
+            raise ValueError("must not hold a name or a password: it is shown; a key goes into gemini.api_key")
         return url.rstrip("/")
 
     @model_validator(mode="after")
@@ -120,6 +122,15 @@ class GeminiSettings(BaseModel):
     @property
     def vertex(self) -> bool:
         return self.vertex_project is not None
+
+    @property
+    def identity(self) -> str:
+        """Which Gemini it is, without anything secret."""
+        if self.vertex:
+            return f"vertex:{self.vertex_project}/{self.vertex_location}"
+        scheme, _, rest = self.base_url.partition("://")
+        host, slash, path = rest.partition("/")
+        return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
     @property
     def on_loopback(self) -> bool:

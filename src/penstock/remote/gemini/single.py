@@ -9,19 +9,19 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import from_json
 
 from penstock.engine.call import Usage
-from penstock.engine.errors import InvalidRequest, Permanent
+from penstock.engine.errors import Ambiguous, InvalidRequest, PenstockError, Permanent, StepError
 from penstock.remote.gemini.client import GeminiClient
+from penstock.remote.gemini.embedding import Embedding
 from penstock.remote.gemini.errors import translated
 from penstock.remote.gemini.limits import EMBEDDINGS_AT_ONCE, INLINE_BYTES
-from penstock.remote.gemini.lines import encoded, whole
+from penstock.remote.gemini.lines import encoded
 from penstock.remote.gemini.requests import checked, placeholders
 from penstock.remote.gemini.rows import Row, answered
 from penstock.remote.gemini.tokens import input_tokens, output_tokens, text_tokens
@@ -61,49 +61,29 @@ async def generate(
     client: GeminiClient, model: str, request: Mapping[str, Any], schema: Mapping[str, Any] | None = None
 ) -> Row:
     """One request and its answer. The SDK's own continuation has no bound, and its `.parsed` hides what went wrong;
-    neither is used."""
+    neither is used. From the first part on it is paid: then no error says that nothing was taken."""
     response = await _generated(client, model, request)
     parts = [answered("-", response)]
     while (token := _continuation(response)) is not None and len(parts) < _MOST_HOPS:
-        response = await _generated(client, model, {**request, "continuationToken": token})
+        try:
+            response = await _generated(client, model, {**request, "continuationToken": token})
+        except Ambiguous:
+            raise
+        except StepError as error:
+            raise Ambiguous(f"{error} (after {len(parts)} parts of the answer, which are paid)") from error
         parts.append(answered("-", response))
     return answered("-", _joined(response, parts) if len(parts) > 1 else response, schema)
 
 
-async def embed(
-    client: GeminiClient, model: str, texts: Sequence[str], *, task: str | None = None, dimensions: int | None = None
-) -> tuple[list[list[float]], Usage]:
-    """A vector for each text, in their order, and the tokens they are about (Gemini does not say)."""
-    vectors: list[list[float]] = []
-    at_once = 1 if client.settings.vertex else EMBEDDINGS_AT_ONCE
-    for start in range(0, len(texts), at_once):
-        some = texts[start : start + at_once]
-        # As contents, not as texts: some models take a list of texts for one content, and give one vector.
-        contents: list[Any] = [types.Content(role="user", parts=[types.Part(text=text)]) for text in some]
-        with translated("embed", stake="answer"):
-            response = await client.sdk.models.embed_content(
-                model=model,
-                contents=contents,
-                config=types.EmbedContentConfig(
-                    task_type=task,
-                    output_dimensionality=dimensions,
-                    http_options=client.options(client.settings.request_timeout),
-                ),
-            )
-        found = [list(item.values or ()) for item in response.embeddings or ()]
-        if len(found) != len(some) or not all(found):
-            raise Permanent(f"embed: {len(some)} texts gave {len(found)} vectors; {model} cannot be used like this")
-        vectors += found
-    return vectors, Usage(input=sum(text_tokens(text) for text in texts))
-
-
-class _Single:
+class Single:
     """What single calls have in common: nothing to find, poll or collect."""
 
     guarantee: Guarantee = "repeatable"
+    keeps_files = False
 
-    def __init__(self, client: GeminiClient, *, prices: Prices | None = None) -> None:
+    def __init__(self, client: GeminiClient, *, prices: Prices | None = None, identity: str | None = None) -> None:
         settings = client.settings
+        self.identity = identity or settings.identity
         self._client = client
         self._prices = prices or load_prices(settings.prices)
         self.listing_margin = settings.listing_margin
@@ -142,13 +122,13 @@ class _Single:
         return Collected(result=result, usage=usage, cost=self._prices.cost(usage, model, "standard", now))
 
 
-class GeminiGenerate(_Single):
+class GeminiGenerate(Single):
     """`order.request` is a `GenerateRequest`. The result: `outcome`, `text`, `parsed`, `error`, `finish`."""
 
     name = "gemini.generate"
 
-    def __init__(self, client: GeminiClient, *, prices: Prices | None = None) -> None:
-        super().__init__(client, prices=prices)
+    def __init__(self, client: GeminiClient, *, prices: Prices | None = None, identity: str | None = None) -> None:
+        super().__init__(client, prices=prices, identity=identity)
         self.submit_timeout = client.settings.generate_timeout * _MOST_HOPS
 
     async def prepare(self, order: Order) -> Plan:
@@ -172,22 +152,27 @@ class GeminiGenerate(_Single):
         request = checked(GenerateRequest, order.request)
         model = self._model(request)
         row = await generate(self._client, model, request.request, request.json_schema)
-        result = row.as_json()
+        result, usage = row.as_json(), row.usage
         del result["key"]
-        return self._paid(model, row.usage, result)
+        if usage == Usage():
+            # Gemini answered and did not count: it is paid all the same.
+            usage = Usage(input=input_tokens(request.request, model), output=text_tokens(row.text or ""))
+            result["estimated"] = True
+        return self._paid(model, usage, result)
 
     def _model(self, request: GenerateRequest) -> str:
         return plain_name(request.model or self._client.settings.model)
 
 
-class GeminiEmbed(_Single):
+class GeminiEmbed(Single):
     """`order.request` is an `EmbedRequest`. The vectors are rows of `rows.jsonl` in the order's folder, in the order of
     the texts, with their places ("0", "1", …) as keys."""
 
     name = "gemini.embed"
+    keeps_files = True
 
-    def __init__(self, client: GeminiClient, *, prices: Prices | None = None) -> None:
-        super().__init__(client, prices=prices)
+    def __init__(self, client: GeminiClient, *, prices: Prices | None = None, identity: str | None = None) -> None:
+        super().__init__(client, prices=prices, identity=identity)
         self.submit_timeout = client.settings.request_timeout * (MOST_TEXTS // EMBEDDINGS_AT_ONCE)
 
     async def prepare(self, order: Order) -> Plan:
@@ -199,14 +184,30 @@ class GeminiEmbed(_Single):
     async def submit(self, order: Order) -> Collected:
         request = checked(EmbedRequest, order.request)
         model = self._model(request)
-        vectors, usage = await embed(
-            self._client, model, request.texts, task=request.task, dimensions=request.dimensions
+        embedding = Embedding(
+            self._client, order, model, request.texts, task=request.task, dimensions=request.dimensions
         )
-        target: Path = order.folder / ROWS
-        async with whole(target, self._client.token(), self._client.in_thread) as file:
-            await self._client.in_thread(_write_vectors, file, vectors)
-        result = {"file": ROWS, "rows": {"ok": len(vectors)}, "dimensions": len(vectors[0]), "estimated": True}
-        return self._paid(model, usage, result)
+        try:
+            await embedding.ask()
+            await embedding.write(order.folder / ROWS)
+        except Ambiguous:
+            raise
+        except PenstockError as error:
+            if embedding.usage == Usage():
+                raise
+            answered = f"{len(embedding.vectors)} of {len(request.texts)} texts were answered, and are paid"
+            raise Ambiguous(f"{error} ({answered})") from error
+        vectors = embedding.vectors
+        result: dict[str, Any] = {
+            "file": ROWS,
+            "rows": {"ok": len(vectors)},
+            "dimensions": len(vectors[0]) if vectors else 0,
+            "estimated": True,
+        }
+        if embedding.wrong is not None:
+            result["rows"]["invalid"] = len(request.texts) - len(vectors)
+            result |= {"outcome": "invalid", "error": embedding.wrong}
+        return self._paid(model, embedding.usage, result)
 
     def _model(self, request: EmbedRequest) -> str:
         return plain_name(request.model or self._client.settings.embedding_model)
@@ -227,7 +228,7 @@ async def _generated(client: GeminiClient, model: str, body: Mapping[str, Any]) 
         raw = answer.sdk_http_response.body if answer.sdk_http_response else None
         response = from_json(raw or "")
     if not isinstance(response, dict):
-        raise Permanent("generate: the answer is no JSON object")
+        raise Ambiguous("generate: the answer is no JSON object, and is paid")
     return response
 
 
@@ -258,8 +259,3 @@ def _joined(response: Mapping[str, Any], parts: Sequence[Row]) -> Mapping[str, A
         "cachedContentTokenCount": usage.cached,
     }
     return {**response, "candidates": [first], "usageMetadata": counts}
-
-
-def _write_vectors(file: BinaryIO, vectors: Sequence[list[float]]) -> None:
-    for number, vector in enumerate(vectors):
-        file.write(encoded(Row(str(number), "ok", embedding=vector).as_json()))

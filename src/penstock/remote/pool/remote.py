@@ -36,6 +36,8 @@ class PoolRemote:
     the result is `{"value": ..., "files": ["blob-0", ...]}`. Closing it closes the pool."""
 
     guarantee: Guarantee = "repeatable"
+    identity = ""
+    keeps_files = True
     listing_margin = 1.0
     poll_every = 1.0
     poll_at_most = 1.0

@@ -158,6 +158,7 @@ CREATE TABLE calls (
     unwanted INTEGER NOT NULL,
     provider_id TEXT COLLATE "C",
     model TEXT COLLATE "C" NOT NULL,
+    place TEXT COLLATE "C" NOT NULL,
     digest TEXT COLLATE "C" NOT NULL,
     prepared TEXT COLLATE "C" NOT NULL,
     holds TEXT COLLATE "C" NOT NULL,

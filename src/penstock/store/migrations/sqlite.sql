@@ -157,6 +157,7 @@ CREATE TABLE calls (
     unwanted INTEGER NOT NULL,
     provider_id TEXT,
     model TEXT NOT NULL,
+    place TEXT NOT NULL,
     digest TEXT NOT NULL,
     prepared TEXT NOT NULL,
     holds TEXT NOT NULL,

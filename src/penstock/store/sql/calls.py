@@ -183,7 +183,7 @@ class Calls(Claims):
         yield from self._settle([job] if (job.phase, job.due) != before else [])
 
     def _take_calls(self, op: TakeCalls) -> Steps[list[CallRow]]:
-        found = yield Ask("take_calls", (self.now, list(op.remotes), op.room))
+        found = yield Ask("take_calls", (self.now, list(op.places), op.room))
         rows = [CallRow(*values) for values in found]
         for row in rows:
             row.due = to_the_tick(self.now + op.lease)

@@ -138,11 +138,11 @@ class Reading:
         )
         return [CallRow(*values) for values in found]
 
-    async def next_call_due(self, remotes: tuple[str, ...]) -> float | None:
-        if not remotes:
+    async def next_call_due(self, places: tuple[str, ...]) -> float | None:
+        if not places:
             return None
         found = await self.rows(
-            f"SELECT min(due) FROM calls WHERE due IS NOT NULL AND remote IN ({', '.join('?' * len(remotes))})", remotes
+            f"SELECT min(due) FROM calls WHERE due IS NOT NULL AND place IN ({', '.join('?' * len(places))})", places
         )
         return found[0][0]  # type: ignore[no-any-return]
 

@@ -261,7 +261,7 @@ def statements(dialect: Dialect) -> dict[str, str]:
         "insert_calls": w.insert("calls", CALL_COLUMNS, "ON CONFLICT DO NOTHING"),
         "put_calls": w.update("calls", CALL_CHANGING, ("id",)),
         "take_calls": (
-            f"SELECT {call} FROM calls WHERE due IS NOT NULL AND due <= {now} AND remote IN {w.among(2)} ORDER BY due, id"
+            f"SELECT {call} FROM calls WHERE due IS NOT NULL AND due <= {now} AND place IN {w.among(2)} ORDER BY due, id"
             f" LIMIT {w.arg(3, 'bigint')} {skip}"
         ),
         "lease_calls": w.update("calls", ("due",), ("id",)),
@@ -271,8 +271,10 @@ def statements(dialect: Dialect) -> dict[str, str]:
         # The job is looked up call by call: a planner that joins would rather read all jobs.
         "orphaned_calls": (
             "SELECT id FROM calls WHERE unwanted = 0 AND state IN ('intent', 'submitted', 'running', 'overdue')"
-            " AND (SELECT CASE WHEN status = 'canceling' AND entered <= calls.created THEN 'cleaning up' ELSE status END"
-            f" FROM jobs WHERE jobs.id = calls.job) IN ('canceling', 'canceled', 'completed') {skip}"
+            " AND (SELECT CASE WHEN status = 'canceling' AND entered <= calls.created THEN 'cleaning up'"
+            " WHEN status = 'failed' AND EXISTS (SELECT 1 FROM jobs o WHERE o.tenant = jobs.tenant AND o.workflow = jobs.workflow"
+            " AND o.key = jobs.key AND o.run > jobs.run) THEN 'run again' ELSE status END"
+            f" FROM jobs WHERE jobs.id = calls.job) IN ('canceling', 'canceled', 'completed', 'run again') {skip}"
         ),
         "orphan_calls": w.update("calls", ("unwanted", "due"), ("id",)),
         "inherit_calls": w.pick(

@@ -33,6 +33,7 @@ def upgrade() -> None:
         sa.Column("unwanted", sa.Integer(), nullable=False),
         sa.Column("provider_id", TEXT, nullable=True),
         sa.Column("model", TEXT, nullable=False),
+        sa.Column("place", TEXT, nullable=False),
         sa.Column("digest", TEXT, nullable=False),
         sa.Column("prepared", TEXT, nullable=False),
         sa.Column("holds", TEXT, nullable=False),
