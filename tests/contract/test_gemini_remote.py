@@ -12,6 +12,7 @@ import pytest
 from penstock.engine.clock import SystemClock
 from penstock.remote.contract import Check, a_lost_reply_is_found, checks_for, work_comes_home
 from penstock.remote.gemini.batch import GeminiBatch
+from penstock.remote.gemini.caching import GeminiCache
 from penstock.remote.gemini.client import GeminiClient
 from penstock.remote.gemini.requests import embed_request, generate_request
 from penstock.remote.gemini.settings import GeminiSettings
@@ -55,6 +56,8 @@ class GeminiHarness:
             return {"texts": ["one", "two"]}
         if self.remote.name == "gemini.generate":
             return {"request": generate_request("hello")}
+        if self.remote.name == "gemini.cache":
+            return {"contents": generate_request("a long text " * 1000)["contents"], "ttl": 600}
         if self._mode.startswith("embed"):
             rows = [{"key": f"r{number}", "request": embed_request(f"page {number}")} for number in range(3)]
             return {"kind": "embed", "mode": self._mode.removeprefix("embed "), "requests": rows}
@@ -71,6 +74,8 @@ class GeminiHarness:
             return {"texts": [""]}
         if self.remote.name == "gemini.generate":
             return {"request": {}}
+        if self.remote.name == "gemini.cache":
+            return {"contents": [{"parts": []}]}
         return {"requests": [{"key": "a", "request": {"contents": []}}]}
 
     async def live(self, label: str) -> int:
@@ -85,6 +90,10 @@ class GeminiHarness:
 
     async def lose_reply(self) -> None:
         self._gemini.faults([*self._pace, {"kind": "drop_after", "where": "create", "times": 1}])
+
+    async def refuse_collect(self) -> None:
+        where = "download" if "file" in self._mode else "get"
+        self._gemini.faults([*self._pace, {"kind": "error", "where": where, "code": 403, "times": 1}])
 
     async def finish(self, provider_id: str) -> None:
         self._gemini.advance(DAY + 1)
@@ -123,7 +132,7 @@ def test_batches_of_embeddings(check: Check, mode: str, gemini: Gemini, tmp_path
     run(check, GeminiBatch, gemini, tmp_path, mode)
 
 
-@pytest.mark.parametrize("remote", [GeminiGenerate, GeminiEmbed])
+@pytest.mark.parametrize("remote", [GeminiGenerate, GeminiEmbed, GeminiCache])
 @pytest.mark.parametrize("check", checks_for("repeatable"), ids=lambda check: check.__name__)
 def test_single_calls(check: Check, remote: Any, gemini: Gemini, tmp_path: Path) -> None:
     run(check, remote, gemini, tmp_path)

@@ -12,7 +12,7 @@ from penstock.engine.call import Hold
 from penstock.engine.errors import Ambiguous, InvalidRequest, PenstockError, Permanent, RateLimited, Transient
 from penstock.remote.contract import Check, checks_for
 from penstock.remote.pool import PoolLimits, PoolRemote, PoolRequest, ProcessPool, TooLong
-from penstock.remote.protocol import Accepted, Collected, Found, Guarantee, Order, Plan, Polled, Remote
+from penstock.remote.protocol import Accepted, Collected, Found, Guarantee, Order, Plan, Polled, Remote, ResultGone
 
 FUNCTIONS = "tests.support.pool_functions"
 
@@ -135,6 +135,8 @@ class Elsewhere:
     """A remote whose other side is a list: the smallest that keeps the contract, and a place to plant faults in."""
 
     name = "elsewhere"
+    identity = "a list"
+    keeps_files = False
     submit_timeout = listing_margin = poll_every = poll_at_most = overdue_after = 0.2
 
     def __init__(self, guarantee: Guarantee) -> None:
@@ -170,7 +172,10 @@ class Elsewhere:
 
     async def collect(self, order: Order, provider_id: str) -> Collected:
         if self.work(provider_id) is None:
-            raise Permanent("gone")
+            raise Transient("gone")
+        trouble, self.next = self.next, None
+        if trouble == "refuse":
+            raise Permanent("a wrong key")
         return Collected(result={"id": provider_id})
 
     async def cancel(self, order: Order, provider_id: str) -> None:
@@ -211,6 +216,9 @@ class ElsewhereHarness:
 
     async def finish(self, provider_id: str) -> None:
         self.remote.work(provider_id)["state"] = "succeeded"
+
+    async def refuse_collect(self) -> None:
+        self.remote.next = "refuse"
 
     async def runs(self, label: str) -> int:
         return sum(work["label"] == label for work in self.remote.works)
@@ -316,6 +324,25 @@ class RunsEachTime(Elsewhere):
         return await super().submit(order)
 
 
+class GivesUpWhatIsRefused(Elsewhere):
+    async def collect(self, order: Order, provider_id: str) -> Collected:
+        try:
+            return await super().collect(order, provider_id)
+        except Permanent as error:
+            raise ResultGone("refused") from error
+
+
+class EndsWhatItDoesNotKnow(Elsewhere):
+    async def collect(self, order: Order, provider_id: str) -> Collected:
+        if self.work(provider_id) is None:
+            raise ResultGone("gone")
+        return await super().collect(order, provider_id)
+
+
+class ShowsItsPassword(Elsewhere):
+    identity = "https://me:secret@elsewhere"
+
+
 class WaitsForEver(Elsewhere):
     poll_at_most = float("inf")
 
@@ -325,7 +352,7 @@ class WaitsForEver(Elsewhere):
     [
         SearchesByPrefix, SeesOnlyPart, NewestFirst, CallsGoneFailed, CallsLostRepliesTransient, CallsRefusalsAmbiguous,
         SendsAgainByItself, LetsRawErrorsOut, DoesNotCancel, CancelsTheEnded, CollectsOnce, BeginsWhenPreparing,
-        TakesAnything, RunsEachTime, WaitsForEver,
+        TakesAnything, RunsEachTime, WaitsForEver, GivesUpWhatIsRefused, EndsWhatItDoesNotKnow, ShowsItsPassword,
     ],
 )  # fmt: skip
 def test_a_remote_that_breaks_the_contract_is_caught(faulty: type[Elsewhere], tmp_path: Path) -> None:

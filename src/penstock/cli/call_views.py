@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from penstock.cli.fitting import needed, shortened, widths_of
 from penstock.cli.output import Output, plain_table
 from penstock.cli.sheets import show_sheet
-from penstock.cli.times import ago, length, local_and_ago
+from penstock.cli.times import ago, length, local, local_and_ago
 from penstock.engine.budget import dollars, scope_of
 from penstock.engine.call import LIVE, Call, CallRow, held_by, label_of, view
 from penstock.engine.model import DEFAULT_TENANT
@@ -29,6 +29,12 @@ CALL_STYLES = {
     "lost": "red",
     "discarded": "bright_black",
 }
+
+LONGEST_KEY = 20
+
+ON_A_TERMINAL = (
+    "ID", "STATE", "TENANT", "REMOTE", "CALL", "JOB KEY", "JOB", "PROVIDER ID", "AGE", "NEXT LOOK", "COST",
+)  # fmt: skip
 
 MEANINGS = {
     "intent": "about to be sent, or nobody knows yet whether it was",
@@ -64,9 +70,9 @@ def cost_text(call: Call) -> str:
     return dollars(call.cost) if call.cost or call.ok else ""
 
 
-def show_calls(out: Output, calls: Sequence[Call], now: float) -> None:
+def show_calls(out: Output, calls: Sequence[Call], now: float, *, keys: Mapping[str, str] | None = None) -> None:
     """A pipe gets everything in one line a call; on a terminal that is too narrow for it, the ids stand on a line below
-    the call, and what is wrong with it on the next."""
+    the call, and what is wrong with it on the next. `keys`: job → its key, which only a terminal gets."""
     columns: dict[str, list[str]] = {
         "ID": [call.id for call in calls],
         "STATE": [state_text(call) for call in calls],
@@ -91,7 +97,9 @@ def show_calls(out: Output, calls: Sequence[Call], now: float) -> None:
 
     console = out.console()
     reasons = columns.pop("WHY")
-    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    known = keys or {}
+    columns["JOB KEY"] = [shortened(known.get(call.job, ""), LONGEST_KEY) for call in calls]
+    shown = {name: columns[name] for name in ON_A_TERMINAL if any(columns.get(name, ()))}
     ids: list[str] = []
     if needed(widths_of(shown)) > console.width:
         ids = [_ids(call, console.width) for call in calls]
@@ -155,9 +163,12 @@ def _facts(row: CallRow, now: float) -> list[tuple[str, str]]:
 
 
 def _nothing_to_do(row: CallRow, now: float) -> str:
-    if row.submit_before is not None and now < row.submit_before:
-        return "nothing: it is sent, or looked for when the time for that is over"
-    return "nothing: it is being looked for, until it is found or its absence is proved"
+    """When its absence is proved depends on the remote, which is not known here; that it is not before is sure."""
+    sending = row.submit_before is not None and now < row.submit_before
+    if sending and not row.looks and row.error is None:
+        return "nothing: it is about to be sent"
+    told = "nothing: it is being looked for, until it is found or its absence is proved"
+    return f"{told}, which cannot be before {local(row.submit_before or now)}" if sending else told
 
 
 def _rows(call: Call) -> str | None:

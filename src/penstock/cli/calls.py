@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.engine.call import Call
 
 MOST_COUNTED = 1000
+MOST_KEYS = 200
 
 
 @click.group(cls=Group)
@@ -74,7 +75,7 @@ def list_(
             following = found[-1].id if len(found) == limit else None
             call.out.data({"calls": [call_summary(one) for one in found], "next": following})
             if found:
-                show_calls(call.out, found, await app.engine.store.now())
+                show_calls(call.out, found, await app.engine.store.now(), keys=await _keys(call.out, app, found))
             else:
                 call.out.tell("There are no such calls.")
             if following:
@@ -89,6 +90,16 @@ def list_(
                 _hint(call.out, len(doubted))
 
     sessions.run(main())
+
+
+async def _keys(out: Output, app: Penstock, calls: Sequence[Call]) -> dict[str, str]:
+    """Job → the key somebody gave it, for the reader at a terminal, who sees no more than so many."""
+    from penstock.cli.job_views import given_key
+    from penstock.engine.model import view
+
+    jobs = list(dict.fromkeys(call.job for call in calls))[:MOST_KEYS] if out.fancy else []
+    rows = [row for job in jobs if (row := await app.engine.store.job(job)) is not None]
+    return {row.id: given_key(view(row)) for row in rows}
 
 
 def _hint(out: Output, amount: int) -> None:

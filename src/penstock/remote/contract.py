@@ -19,9 +19,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, get_args
+from urllib.parse import urlsplit
 
 from penstock.engine.errors import Ambiguous, InvalidRequest, PenstockError, Permanent, Transient
-from penstock.remote.protocol import Accepted, Collected, Found, Guarantee, Order, Polled, Remote
+from penstock.remote.protocol import Accepted, Collected, Found, Guarantee, Order, Polled, Remote, ResultGone
 
 PATIENCE = 30.0
 """Seconds a check waits before it says that something never happened; a harness' other side is local and quick."""
@@ -34,7 +35,10 @@ ENDED = ("succeeded", "failed", "expired", "cancelled", "gone")
 
 class RemoteHarness(Protocol):
     """One adapter under test, with an other side of its own. What is said to be for `findable` or `callee_dedup` is not
-    asked of a `repeatable` remote, except `refuse_next` if its author runs that check."""
+    asked of a `repeatable` remote, except `refuse_next` if its author runs that check.
+
+    A harness may have one method more, `async def refuse_collect(self) -> None`: the next `collect` is refused once,
+    as by a key that was changed, though the result is there. Without it that check is left out. For findable."""
 
     remote: Remote
     folder: Path
@@ -80,9 +84,13 @@ Check = Callable[[RemoteHarness], Coroutine[Any, Any, None]]
 
 
 async def it_says_what_it_is(harness: RemoteHarness) -> None:
-    """A name, a guarantee, and times that can be waited for."""
+    """A name, which of that name it is, a guarantee, and times that can be waited for."""
     remote = harness.remote
     assert remote.name, "a remote needs a name"
+    identity = remote.identity
+    assert isinstance(identity, str) and identity.strip(), f"{identity!r} does not say which of that name it is"
+    assert "@" not in urlsplit(identity).netloc, "the identity holds a name or a password, and is shown"
+    assert isinstance(remote.keeps_files, bool), f"keeps_files is {remote.keeps_files!r}"
     assert remote.guarantee in get_args(Guarantee), f"{remote.guarantee!r} is no guarantee"
     for attribute in ("submit_timeout", "listing_margin", "poll_every", "poll_at_most", "overdue_after"):
         seconds = getattr(remote, attribute)
@@ -201,7 +209,8 @@ async def slow_work_runs_until_it_ends(harness: RemoteHarness) -> None:
 
 
 async def unknown_ids_are_gone(harness: RemoteHarness) -> None:
-    """Never failed or running: that would be said of work there is. Cancelling them is no error."""
+    """Never failed or running: that would be said of work there is. Cancelling them is no error. Collecting them is,
+    but not for good: only the work's own end says that there never will be a result."""
     order = _order(harness, harness.good_request())
     polled = await _poll(harness, order, harness.unknown_id())
     assert polled.state == "gone", f"an unknown id is polled as {polled.state}"
@@ -210,11 +219,30 @@ async def unknown_ids_are_gone(harness: RemoteHarness) -> None:
     try:
         with _told():
             await harness.remote.collect(order, harness.unknown_id())
-    except Permanent:
+    except ResultGone as error:
+        raise AssertionError(f"an unknown id was told as {error!r}: a mistake would end the call") from error
+    except PenstockError:
         return
-    except PenstockError as error:
-        raise AssertionError(f"collecting what is not there gave {error!r}: it would be tried again") from error
     raise AssertionError("a result came home from an unknown id")
+
+
+async def a_refused_question_while_collecting_is_no_end(harness: RemoteHarness) -> None:
+    """It was paid: a key that is wrong for a while must not cost the result."""
+    refuse: Callable[[], Coroutine[Any, Any, None]] | None = getattr(harness, "refuse_collect", None)
+    if refuse is None:
+        return
+    order, provider_id = await _begun(harness)
+    await harness.finish(provider_id)
+    await _ended(harness, order, provider_id)
+    await refuse()
+    try:
+        with _told():
+            await harness.remote.collect(order, provider_id)
+    except ResultGone as error:
+        raise AssertionError(f"a refused question was told as {error!r}: what was paid is given up") from error
+    except PenstockError as error:
+        assert str(error), "the error says nothing"
+    await _collected_twice(harness, order, provider_id)
 
 
 async def cancelling_stops(harness: RemoteHarness) -> None:
@@ -246,7 +274,7 @@ async def an_unknown_label_is_found_nowhere(harness: RemoteHarness) -> None:
     """And the search has seen everything: only so is absence proved."""
     await _begun(harness)
     with _told():
-        found = await harness.remote.find(_order(harness, harness.good_request()))
+        found = await harness.remote.find(await _prepared(harness, _order(harness, harness.good_request())))
     assert found == Found((), complete=True), f"a label that was never sent gave {found}"
 
 
@@ -274,12 +302,10 @@ async def a_lost_reply_is_found(harness: RemoteHarness) -> None:
 async def labels_are_not_mixed_up(harness: RemoteHarness) -> None:
     """A label that begins, ends or is spelled in other case like another is another."""
     label = _label()
-    ids: dict[str, str] = {}
-    for each in (label, f"{label}#2", f"{label}#20", f"x{label}", label.upper()):
-        _, ids[each] = await _begun(harness, label=each)
-    for each, provider_id in ids.items():
-        found = await _found(harness, _order(harness, harness.good_request(), label=each), 1)
-        assert found == (provider_id,), f"the search for {each!r} gave {found} instead of {provider_id!r}"
+    labels = (label, f"{label}#2", f"{label}#20", f"x{label}", label.upper())
+    for order, provider_id in [await _begun(harness, label=each) for each in labels]:
+        found = await _found(harness, order, 1)
+        assert found == (provider_id,), f"the search for {order.label!r} gave {found} instead of {provider_id!r}"
 
 
 async def duplicates_are_all_found(harness: RemoteHarness) -> None:
@@ -339,6 +365,7 @@ FINDABLE: tuple[Check, ...] = (
     a_lost_reply_is_found,
     labels_are_not_mixed_up,
     duplicates_are_all_found,
+    a_refused_question_while_collecting_is_no_end,
 )
 CALLEE_DEDUP: tuple[Check, ...] = (a_label_runs_once, a_lost_reply_can_be_sent_again)
 

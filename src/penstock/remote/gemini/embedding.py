@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -60,7 +61,7 @@ class Embedding:
             vectors = await self._kept(some)
             if vectors is None:
                 attempts = None if self.usage.input else 1
-                vectors = await self._client.patiently(lambda some=some: self._sent(some), attempts=attempts)
+                vectors = await self._client.patiently(partial(self._sent, some), attempts=attempts)
                 self._count(some)
                 if len(vectors) != len(some) or not all(vectors):
                     self.wrong = (

@@ -165,8 +165,8 @@ class Planning:
 
 
 def _digest(request: BatchRequest, settings: GeminiSettings, account: str) -> str | None:
-    """What a plan depends on: the request, the files it names as they are now, the settings, the account. None where that cannot be
-    told without reading everything."""
+    """What a plan depends on: the request, the files it names as they are now, the settings, the account. None
+    where that cannot be told without reading everything."""
     if request.uploads_folder is not None:
         return None
     named = [*request.uploads.values()] + ([request.file] if request.file is not None else [])
