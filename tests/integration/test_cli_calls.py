@@ -152,7 +152,7 @@ def test_who_cancels_learns_that_nobody_stops_the_call(running: tuple[ShopCli, C
 
 def test_a_call_that_is_looked_for_needs_nobody(every_state: tuple[ShopCli, dict[str, Call]]) -> None:
     cli, found = every_state
-    assert "to do        nothing: it is " in cli("calls", "show", found["intent"].id).out
+    assert "to do        nothing: it is being looked for" in cli("calls", "show", found["intent"].id).out
 
 
 def test_an_adopted_call_is_collected(doubted: tuple[ShopCli, list[Call]]) -> None:

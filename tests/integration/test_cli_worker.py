@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from penstock.cli.supervisor import LONGEST_PAUSE, Verdict, judge
+from penstock.cli.waiting_views import shares
 from penstock.engine.watch import EXIT_STUCK
 from tests.support.cli import PENSTOCK, Cli
 
@@ -246,6 +247,27 @@ def test_a_failed_job_is_exit_code_1(cli: Cli) -> None:
     *before, last = [line for line in said.err.splitlines() if "ValueError: it cannot be done" in line]
     assert last.startswith("✗ ")
     assert all(": waiting, " in line for line in before), "only the first try's failure is told before the end"
+
+
+def test_the_live_view_gives_way_where_it_hurts_least() -> None:
+    columns = {
+        "": ["·"],
+        "Job": ["j" * 20],
+        "Workflow": ["extract-invoices"],
+        "Status": ["running"],
+        "Step": ["recognise_pages"],
+        "Progress": ["7/8 pages"],
+        "Counters": ["pages=7 tokens=1234"],
+        "Elapsed": ["12 s"],
+    }
+    wide, bars = shares(columns, [", waits for gemini.batch"], 200)
+    assert (bars, wide["Step"]) == (True, len("recognise_pages, waits for gemini.batch"))
+    narrow, bars = shares(columns, [", waits for gemini.batch"], 80)
+    assert (bars, narrow["Status"], narrow["Elapsed"], narrow["Step"]) == (False, 7, 7, 15)
+    assert "Counters" not in narrow
+    assert sum(narrow.values()) + 2 * (len(narrow) - 1) <= 80
+    empty, _ = shares(columns | {"Progress": [""], "Counters": [""]}, [""], 80)
+    assert list(empty) == ["", "Job", "Workflow", "Status", "Step", "Elapsed"]
 
 
 def test_only_those_that_have_not_ended_are_named(cli: Cli) -> None:

@@ -126,7 +126,6 @@ def _show_history(out: Output, history: Sequence[Event]) -> None:
     styles = [STATUS_STYLES.get(event.status, "") for event in history]
     console.print()
     console.print(RowTable(columns, below, styled="STATUS", styles=styles, folded=True))
-    console.print()
 
 
 def _facts(job: Job, now: float) -> list[tuple[str, str]]:
