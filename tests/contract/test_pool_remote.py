@@ -343,6 +343,10 @@ class ShowsItsPassword(Elsewhere):
     identity = "https://me:secret@elsewhere"
 
 
+class CouldBeAnywhere(Elsewhere):
+    identity = ""
+
+
 class WaitsForEver(Elsewhere):
     poll_at_most = float("inf")
 
@@ -353,6 +357,7 @@ class WaitsForEver(Elsewhere):
         SearchesByPrefix, SeesOnlyPart, NewestFirst, CallsGoneFailed, CallsLostRepliesTransient, CallsRefusalsAmbiguous,
         SendsAgainByItself, LetsRawErrorsOut, DoesNotCancel, CancelsTheEnded, CollectsOnce, BeginsWhenPreparing,
         TakesAnything, RunsEachTime, WaitsForEver, GivesUpWhatIsRefused, EndsWhatItDoesNotKnow, ShowsItsPassword,
+        CouldBeAnywhere,
     ],
 )  # fmt: skip
 def test_a_remote_that_breaks_the_contract_is_caught(faulty: type[Elsewhere], tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import httpx2
 import pytest
 from pydantic import BaseModel
 
+from penstock.engine.call import Usage, call_id
 from penstock.engine.clock import SystemClock
 from penstock.engine.errors import Ambiguous, InvalidRequest, Permanent, RateLimited, StepError, Transient
 from penstock.gemini_local.app import create_app, inline_call
@@ -25,14 +26,14 @@ from penstock.gemini_local.backends.script import ScriptBackend
 from penstock.gemini_local.faults import Fault
 from penstock.gemini_local.settings import Pace, Settings
 from penstock.remote.gemini.batch import GeminiBatch
-from penstock.remote.gemini.caching import delete_cache, ensure_cache
+from penstock.remote.gemini.caching import GeminiCache, delete_cache, ensure_cache
 from penstock.remote.gemini.client import GeminiClient
 from penstock.remote.gemini.requests import embed_request, file, generate_request, json_schema
 from penstock.remote.gemini.results import read_rows
 from penstock.remote.gemini.rows import OUTCOMES, Row
 from penstock.remote.gemini.settings import GeminiSettings
 from penstock.remote.gemini.single import GeminiEmbed, GeminiGenerate, generate
-from penstock.remote.protocol import Accepted, Collected, Found, Order, Polled
+from penstock.remote.protocol import Accepted, Collected, Found, Order, Polled, ResultGone
 from penstock.simulation.clock import SimClock
 from penstock.simulation.loop import VirtualLoop
 from tests.support.gemini import Gemini, running_gemini
@@ -286,16 +287,18 @@ def test_what_a_poll_says(gemini: Gemini, tmp_path: Path, fault: dict[str, Any],
         assert polled.state in states
         if polled.state == "failed":
             assert "broke" in (polled.error or "")
-        with pytest.raises(Permanent if polled.state in ("failed", "expired", "gone") else Transient):
+        with pytest.raises(ResultGone if polled.state in ("failed", "expired") else Transient):
             await ours.remote.collect(order, sent.provider_id)
 
     with_desk(gemini, tmp_path, work)
 
 
-def test_a_result_that_is_gone_is_told(gemini: Gemini, tmp_path: Path) -> None:
+def test_a_result_that_is_not_given_is_told_and_is_no_end(gemini: Gemini, tmp_path: Path) -> None:
+    """A 404 may be a mistake; what was paid is not given up for it."""
+
     async def work(ours: Desk) -> None:
         gemini.faults([{"kind": "result_gone"}])
-        with pytest.raises(Permanent, match="not there any more"):
+        with pytest.raises(Transient, match=r"files/.*may not be there any more"):
             await ours.home({"mode": "file", "requests": rows()})
 
     with_desk(gemini, tmp_path, work)
@@ -467,6 +470,73 @@ def test_a_context_is_cached_once_and_kept_alive(gemini: Gemini, tmp_path: Path)
         gemini.faults([{"kind": "drop_after", "where": "cache_create", "times": 1}])
         await ensure_cache(ours.client, contents, model="gemini-2.5-pro", ttl=300)
         assert operations(gemini).count("cache_create") == 3, "a lost answer is looked for first"
+
+    with_desk(gemini, tmp_path, work)
+
+
+def test_a_call_caches_a_context_once_and_counts_it(gemini: Gemini, tmp_path: Path) -> None:
+    contents = generate_request("a long text " * 1000)["contents"]
+
+    async def work(ours: Desk) -> None:
+        remote = GeminiCache(ours.client)
+        order = single_order(tmp_path, {"contents": contents, "model": "gemini-2.5-flash", "ttl": 600})
+        plan = await remote.prepare(order)
+        gemini.faults([{"kind": "drop_before", "where": "cache_create", "times": 1}])
+        with pytest.raises(Ambiguous):
+            await remote.submit(order)
+        assert operations(gemini).count("cache_create") == 1, "not made again here: it may be there, unseen"
+        gemini.faults([{"kind": "drop_after", "where": "cache_create", "times": 1}])
+        made = await remote.submit(order)
+        assert operations(gemini).count("cache_create") == 2
+        assert made.result["made"] and made.result["tokens"] == made.usage.input > 1000
+        assert made.cost > 0 and plan.estimate > 0 and "estimated" not in made.result
+        found = await remote.submit(replace(order, request={**order.request, "ttl": 300}))
+        assert found.result == {**made.result, "made": False}
+        assert (found.cost, found.usage) == (0, Usage())
+        generating = GeminiGenerate(ours.client)
+        request = generate_request("so?", cached=made.result["name"])
+        answer = await generating.submit(single_order(tmp_path, {"model": "gemini-2.5-flash", "request": request}))
+        assert answer.usage.cached > 0
+        unseen = {"kind": "error", "where": "cache_list", "code": 403, "after": 1}
+        gemini.faults([{"kind": "error", "code": 503, "where": "cache_create"}, unseen])
+        with pytest.raises(Ambiguous):
+            await remote.submit(single_order(tmp_path, {"contents": contents, "model": "gemini-2.5-pro"}))
+        with pytest.raises(InvalidRequest, match="uploads no files"):
+            await remote.prepare(single_order(tmp_path, {"contents": generate_request([file("a.png")])["contents"]}))
+
+    with_desk(gemini, tmp_path, work)
+
+
+def test_embeddings_go_on_where_they_stopped(gemini: Gemini, tmp_path: Path) -> None:
+    """What was answered is paid: it is told as perhaps taken, and not asked for again."""
+    request = {"texts": [f"text {number}" for number in range(250)], "dimensions": 8}
+
+    def order(attempt: int) -> Order:
+        call = call_id("job", "key", attempt)
+        return Order(call, "acme", "job", "key", attempt, request, tmp_path / call[:2] / call)
+
+    async def work(ours: Desk) -> None:
+        remote = GeminiEmbed(ours.client)
+        plan = await remote.prepare(order(1))
+        gemini.faults([{"kind": "error", "where": "embed", "code": 400}])
+        with pytest.raises(Permanent):
+            await remote.submit(order(1))
+        gemini.faults([{"kind": "error", "where": "embed", "code": 400, "after": 1}])
+        with pytest.raises(Ambiguous, match="100 of 250 texts were answered"):
+            await remote.submit(order(1))
+        gemini.faults([{"kind": "error", "where": "embed", "code": 429, "after": 1, "times": 1}])
+        before = operations(gemini).count("embed")
+        second = await remote.submit(order(2))
+        assert operations(gemini).count("embed") == before + 3, "two that were missing, one of them refused once"
+        assert second.result["rows"] == {"ok": 250}
+        assert 0 < second.usage.input < plan.usage.input, "what the first attempt paid was counted as lost"
+        got = list(read_rows(order(2).folder / "rows.jsonl"))
+        assert len({tuple(row.embedding or ()) for row in got}) == 250
+        assert [path.name for path in order(2).folder.iterdir()] == ["rows.jsonl"]
+        before = operations(gemini).count("embed")
+        again = await remote.submit(order(1))
+        assert operations(gemini).count("embed") == before + 2
+        assert again.usage == plan.usage, "all of it was paid by this attempt"
 
     with_desk(gemini, tmp_path, work)
 

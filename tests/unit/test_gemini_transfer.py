@@ -20,14 +20,16 @@ from google.genai import _api_client
 from penstock.engine.call import Usage
 from penstock.engine.errors import Ambiguous, InvalidRequest, PenstockError, Permanent, Transient
 from penstock.remote.gemini.batch import GeminiBatch
+from penstock.remote.gemini.caching import GeminiCache
 from penstock.remote.gemini.client import GeminiClient
 from penstock.remote.gemini.download import download
 from penstock.remote.gemini.requests import file, generate_request
+from penstock.remote.gemini.results import read_rows
 from penstock.remote.gemini.settings import GeminiSettings
 from penstock.remote.gemini.shelf import Shelf, Wanted
-from penstock.remote.gemini.single import generate
+from penstock.remote.gemini.single import GeminiEmbed, GeminiGenerate, generate
 from penstock.remote.gemini.upload import upload
-from penstock.remote.protocol import Order
+from penstock.remote.protocol import Found, Order, ResultGone
 
 HOUR = 3600.0
 CHUNK = 256 * 1024
@@ -363,8 +365,8 @@ def test_a_download_goes_on_where_it_broke_off(script: list[Any], ranges: list[s
     [
         ([0] * 20, {}, Transient, "0 of"),
         ([503] * 20, {}, Transient, "503"),
-        ([404], {}, Permanent, "not there any more"),
-        ([403], {}, Permanent, "not there any more"),
+        ([404], {}, Permanent, "may not be there any more"),
+        ([403], {}, Permanent, "may not be there any more"),
         ([401], {}, Permanent, "GEMINI_API_KEY"),
         ([], {"headers": {"content-encoding": "x-own"}}, Transient, "compressed"),
     ],
@@ -508,6 +510,7 @@ def test_files_that_would_expire_too_soon_are_not_used(tmp_path: Path) -> None:
 
 def test_a_search_that_breaks_off_proves_nothing(tmp_path: Path) -> None:
     pages: list[Any] = []
+    account = ""
 
     async def gemini(request: httpx2.Request) -> httpx2.Response:
         page = pages[int(request.url.params.get("pageToken", "0"))]
@@ -517,7 +520,8 @@ def test_a_search_that_breaks_off_proves_nothing(tmp_path: Path) -> None:
         return {"name": f"batches/{name}", "metadata": {"displayName": label, "createTime": created}}
 
     async def find() -> Any:
-        return await GeminiBatch(client_of(gemini)).find(order(tmp_path))
+        client = client_of(gemini)
+        return await GeminiBatch(client).find(order(tmp_path, account=account or client.account))
 
     new, old = operation("new", "label", "2026-11-15T10:00:00Z"), operation("old", "label", "2026-11-14T10:00:00Z")
     pages[:] = [
@@ -525,7 +529,13 @@ def test_a_search_that_breaks_off_proves_nothing(tmp_path: Path) -> None:
         {"nextPageToken": "2"},
         {"operations": [old]},
     ]
-    assert asyncio.run(find()) == type(asyncio.run(find()))(("batches/old", "batches/new"), True)
+    assert asyncio.run(find()) == Found(("batches/old", "batches/new"), complete=True)
+    account = "another"
+    assert asyncio.run(find()) == Found(("batches/old", "batches/new"), complete=False)
+    pages[:] = [{}]
+    assert asyncio.run(find()) == Found((), complete=False), "another key does not see what ours made"
+    account = ""
+    assert asyncio.run(find()) == Found((), complete=True)
     pages[:] = [{"nextPageToken": "1"}, {"nextPageToken": "1"}]
     assert asyncio.run(find()).complete is False
     pages[:] = [{"operations": [new], "nextPageToken": "1"}, 503]
@@ -560,6 +570,132 @@ def test_an_answer_in_parts_is_joined_and_bounded() -> None:
     ends = False
     row = asyncio.run(generate(client_of(gemini), "gemini-3.8-flash", generate_request("tell")))
     assert (row.outcome, len(bodies)) == ("truncated", 8)
+
+
+@pytest.mark.parametrize("later", [400, 401, 403, 404, 429, 503, "no route", "no object"])
+def test_after_the_first_part_of_an_answer_every_error_is_ambiguous(later: Any) -> None:
+    sent = 0
+
+    async def gemini(request: httpx2.Request) -> httpx2.Response:
+        nonlocal sent
+        sent += 1
+        if sent == 1:
+            candidate = {"content": {"parts": [{"text": "a"}]}, "finishReason": "CONTINUATION"}
+            return httpx2.Response(200, json={"candidates": [{**candidate, "continuationToken": "YWJj"}]})
+        if later == "no route":
+            raise httpx2.ConnectError("no route")
+        return httpx2.Response(200, json=[]) if later == "no object" else httpx2.Response(later, json={})
+
+    with pytest.raises(Ambiguous, match=r"paid|may have taken"):
+        asyncio.run(generate(client_of(gemini), "gemini-3.8-flash", generate_request("tell")))
+    assert sent == 2
+
+
+def test_an_answer_without_a_count_is_paid_all_the_same(tmp_path: Path) -> None:
+    async def gemini(request: httpx2.Request) -> httpx2.Response:
+        candidate = {"content": {"parts": [{"text": "a word"}]}, "finishReason": "STOP"}
+        return httpx2.Response(200, json={"candidates": [candidate]})
+
+    asked = order(tmp_path, {"request": generate_request("tell")})
+    collected = asyncio.run(GeminiGenerate(client_of(gemini)).submit(asked))
+    assert collected.result["estimated"] is True
+    assert collected.cost > 0
+
+
+def test_embeddings_that_cannot_be_used_are_paid(tmp_path: Path) -> None:
+    """One vector for all texts: it is told in the result, not as a refusal, and nothing more is asked."""
+    sent = 0
+
+    async def gemini(request: httpx2.Request) -> httpx2.Response:
+        nonlocal sent
+        sent += 1
+        return httpx2.Response(200, json={"embeddings": [{"values": [0.5, 0.5]}]})
+
+    asked = order(tmp_path, {"texts": [f"text {number}" for number in range(150)]})
+    collected = asyncio.run(GeminiEmbed(client_of(gemini)).submit(asked))
+    assert sent == 1
+    assert (collected.result["outcome"], collected.result["rows"]) == ("invalid", {"ok": 0, "invalid": 150})
+    assert "gave 1 vectors" in collected.result["error"]
+    assert collected.cost > 0
+    assert {row.outcome for row in read_rows(tmp_path / "rows.jsonl")} == {"invalid"}
+
+
+def test_an_embedding_that_cannot_be_kept_is_ambiguous(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def gemini(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, json={"embeddings": [{"values": [0.5, 0.5]}]})
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(Ambiguous, match="are paid"):
+        asyncio.run(GeminiEmbed(client_of(gemini)).submit(order(tmp_path, {"texts": ["one"]})))
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (400, Transient),
+        (401, Transient),
+        (403, Transient),
+        (404, Transient),
+        (503, Transient),
+        ({}, Transient),
+        ({"state": "BATCH_STATE_SUCCEEDED", "endTime": "2001-01-01T00:00:00Z"}, Transient),
+        ({"state": "BATCH_STATE_FAILED"}, ResultGone),
+        ({"state": "BATCH_STATE_CANCELLED"}, ResultGone),
+        ({"state": "BATCH_STATE_EXPIRED"}, ResultGone),
+    ],
+)
+def test_only_the_batch_itself_says_that_there_is_no_result(answer: Any, told: type[Exception], tmp_path: Path) -> None:
+    sent = 0
+
+    async def gemini(request: httpx2.Request) -> httpx2.Response:
+        nonlocal sent
+        sent += 1
+        if isinstance(answer, int):
+            return httpx2.Response(answer, json={})
+        return httpx2.Response(200, json={"name": "batches/x", "metadata": answer})
+
+    async def collect(folder: Path) -> None:
+        await GeminiBatch(client_of(gemini)).collect(order(folder, kind="generate", model="m", tokens=1), "batches/x")
+
+    (tmp_path / "keys.jsonl").write_bytes(b'"k"\n')
+    with pytest.raises(told) as caught:
+        asyncio.run(collect(tmp_path))
+    assert type(caught.value) is told
+    assert [path.name for path in tmp_path.iterdir()] == ["keys.jsonl"]
+    sent = 0
+    with pytest.raises(Transient, match="in another home"):
+        asyncio.run(collect(tmp_path / "elsewhere"))
+    assert sent == 0
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_plan_names_the_account_and_not_the_key(tmp_path: Path) -> None:
+    async def gemini(request: httpx2.Request) -> httpx2.Response:
+        raise AssertionError
+
+    def client(key: str) -> GeminiClient:
+        settings = GeminiSettings(base_url="http://127.0.0.1:1", api_key=key)  # type: ignore[arg-type]
+        return GeminiClient(settings, clock=FakeClock(), transport=httpx2.MockTransport(gemini), in_thread=directly)
+
+    asked = order(tmp_path, {"mode": "inline", "requests": [{"key": "k", "request": generate_request("read")}]})
+    accounts = [
+        asyncio.run(GeminiBatch(client(key)).prepare(asked)).prepared["account"] for key in ("A", "A", "SECRET")
+    ]
+    assert accounts[0] == accounts[1] != accounts[2]
+    assert [len(account) for account in accounts] == [12, 12, 12]
+    assert accounts[2] != hashlib.sha256(b"SECRET").hexdigest()[:12]
+    assert not any(b"SECRET" in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_which_gemini_it_is_can_be_told() -> None:
+    client = client_of(None)
+    for remote in (GeminiBatch, GeminiGenerate, GeminiEmbed, GeminiCache):
+        assert remote(client).identity == "http://127.0.0.1:1"
+        assert remote(client, identity="own").identity == "own"
+    assert [GeminiBatch.keeps_files, GeminiEmbed.keeps_files, GeminiGenerate.keeps_files] == [True, True, False]
 
 
 def test_a_full_disk_leaves_nothing_and_may_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,9 +88,10 @@ async def it_says_what_it_is(harness: RemoteHarness) -> None:
     remote = harness.remote
     assert remote.name, "a remote needs a name"
     identity = remote.identity
-    assert isinstance(identity, str) and identity.strip(), f"{identity!r} does not say which of that name it is"
-    assert "@" not in urlsplit(identity).netloc, "the identity holds a name or a password, and is shown"
     assert isinstance(remote.keeps_files, bool), f"keeps_files is {remote.keeps_files!r}"
+    assert isinstance(identity, str), f"the identity is {identity!r}"
+    assert identity.strip() or remote.keeps_files, "nothing says which of that name it is: no identity, and no files"
+    assert "@" not in urlsplit(identity).netloc, "the identity holds a name or a password, and is shown"
     assert remote.guarantee in get_args(Guarantee), f"{remote.guarantee!r} is no guarantee"
     for attribute in ("submit_timeout", "listing_margin", "poll_every", "poll_at_most", "overdue_after"):
         seconds = getattr(remote, attribute)
