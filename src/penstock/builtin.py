@@ -69,10 +69,10 @@ def builtin_remotes(settings: Settings, clock: Clock | None = None) -> Factories
 
 
 def gemini_place(settings: Settings) -> str:
-    """Which Gemini it is: one on this machine must not answer for Google's."""
+    """Which Gemini it is: our own must not answer for Google's. (Each home has its own, and calls know their home.)"""
     gemini = settings.gemini
     if uses_own_gemini(settings):
-        return f"own:{settings.home.resolve()}"
+        return "own"
     return f"vertex:{gemini.vertex_project}/{gemini.vertex_location}" if gemini.vertex else gemini.base_url
 
 

@@ -26,7 +26,7 @@ def killed_at(point: str, folder: Path, url: str) -> None:
     assert ended.returncode == -signal.SIGKILL, ended.stdout + ended.stderr
 
 
-def goes_on(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def goes_on(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch, *, attempt: int = 1) -> None:
     """A fresh worker ends the job, with every row's answer."""
     monkeypatch.chdir(folder)
 
@@ -37,8 +37,9 @@ def goes_on(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
             ended = await fresh.wait(job.id, timeout=PATIENCE, until=("completed", "failed", "paused"))
             assert ended.status == "completed", (ended.error, ended.reason)
             assert sorted(ended.result) == [f"row-{n}" for n in range(ROWS)]
-            (call,) = await fresh.calls()
-            assert (call.state, call.attempt) == ("collected", 1)
+            newest, *earlier = await fresh.calls()
+            assert (newest.state, newest.attempt) == ("collected", attempt)
+            assert [call.state for call in earlier] == ["absent"] * (attempt - 1)
 
     asyncio.run(main())
 
@@ -54,6 +55,16 @@ def test_a_batch_that_gemini_has_is_adopted_and_created_once(
         goes_on(tmp_path, gemini.url, monkeypatch)
         assert len(gemini.journal(operation="create")) == 1, "and was asked for it once"
         assert gemini.journal(operation="create")[0]["label"].startswith("penstock-")
+
+
+def test_a_batch_that_was_never_sent_is_created_when_that_is_proved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_gemini() as gemini:
+        killed_at("before sending", tmp_path, gemini.url)
+        assert not gemini.journal(operation="create")
+        goes_on(tmp_path, gemini.url, monkeypatch, attempt=2)
+        assert len(gemini.journal(operation="create")) == 1
 
 
 def test_the_server_may_die_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

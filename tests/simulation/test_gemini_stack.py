@@ -1,5 +1,9 @@
-"""Google's own client, the Gemini remote and the local Gemini, whole, in virtual time: crashes, and every fault of the
-server's table alone and in random pairs. One create for each label, and all rows come home."""
+"""Google's own client, the Gemini remote and the local Gemini, whole, in virtual time: crashes, and the faults of the
+server's table alone and in random pairs. One create for each label, and all rows come home.
+
+Left out are faults that break the promise itself (`list_omits`, `swapped_rows`), that never end by themselves
+(`unknown_state`, `cut_result`, `file_gone`, `processing_failed`), or that these batches do not meet (`stream_error`,
+`wrong_mime`, `invalid_json`)."""
 
 from __future__ import annotations
 
@@ -60,6 +64,15 @@ FAULTS: list[dict[str, Any]] = [
     {"kind": "chunk_without_status", "rate": 0.3},
     {"kind": "processing", "seconds": 2.0, "rate": 0.4},
     {"kind": "row_error", "rate": 0.3},
+    {"kind": "truncate", "rate": 0.3},
+    {"kind": "block", "rate": 0.3},
+    {"kind": "empty_answer", "rate": 0.3},
+    {"kind": "unknown_rows", "rate": 0.5},
+    {"kind": "keyless_rows", "rate": 0.5},
+    {"kind": "error", "where": "get", "code": 401, "rate": 0.4},
+    {"kind": "error", "where": "get", "code": 404, "rate": 0.3},
+    {"kind": "error", "where": "download", "code": 403, "rate": 0.5},
+    {"kind": "error", "where": "download", "code": 404, "rate": 0.5},
     {"kind": "shuffle"},
     {"kind": "missing_rows", "rate": 0.5},
     {"kind": "duplicate_rows", "rate": 0.5},

@@ -104,6 +104,13 @@ class CallDesk:
             raise NotFound(f"no remote {name!r} is known here (known: {known}): give it to Penstock(remotes=[...])")
         return self._remotes[name]
 
+    async def ready(self, name: str) -> Remote:
+        """The same for the event loop: making one may import a large library."""
+        if name not in self._remotes and name in self._factories:
+            made = await asyncio.to_thread(self._factories[name].make)
+            self._remotes.setdefault(name, made)
+        return self.remote(name)
+
     @property
     def engine(self) -> Engine:
         if self._engine is None:
@@ -185,7 +192,7 @@ class CallDesk:
         made: asyncio.Future[Call] = asyncio.get_running_loop().create_future()
         self._making[place] = made
         try:
-            return await self._make(job, self.remote(remote), key, request, attempts)
+            return await self._make(job, await self.ready(remote), key, request, attempts)
         finally:
             del self._making[place]
             made.cancel()

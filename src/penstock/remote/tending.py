@@ -24,7 +24,7 @@ log = logging.getLogger("penstock.remote")
 LEASE = 20.0
 """Seconds after which somebody else looks too, unless whoever looks says that it still does."""
 
-AT_ONCE = 8
+AT_ONCE = 16
 MOST_STRIKES = 100
 MOST_EMPTY_SCANS = 20
 MOST_GONE = 8
@@ -110,7 +110,7 @@ class Tending:
     async def _look(self, row: CallRow) -> None:
         """Whatever happens is something learned about the call."""
         try:
-            remote = self._desk.remote(row.remote)
+            remote = await self._desk.ready(row.remote)
         except Exception as error:
             log.error("call %s (%s %s) cannot be looked after here: %s", row.id, row.remote, row.key, error)
             return
