@@ -738,3 +738,43 @@ def test_an_empty_list_proves_nothing_until_its_margin_is_over(tmp_path: Path) -
 
     run(tmp_path, provider, main)
     assert len(provider.works) == 1
+
+
+def test_of_two_that_carry_one_label_the_later_is_stopped_and_shown(tmp_path: Path) -> None:
+    provider = Provider(finishes="running")
+    submit = provider.submit
+
+    async def twice(order: Any) -> Any:
+        await submit(order)
+        await submit(order)
+        raise Ambiguous("a proxy sent it twice")
+
+    provider.submit = twice  # type: ignore[method-assign]
+
+    async def main(app: Penstock) -> None:
+        submitted = await app.submit("ask", {})
+        await until(app, lambda calls: bool(calls) and calls[0].provider_id == "work-1")
+        notes = [event.note or "" for event in await app.history(submitted.job_id)]
+        assert any("2 carried this label" in note and "work-2" in note for note in notes)
+        provider.finishes = "succeeded"
+        assert (await ended(app, submitted.job_id)).result["result"] == {"id": "work-1"}
+
+    run(tmp_path, provider, main)
+    assert [work.cancels for work in provider.works.values()] == [0, 1]
+
+
+def test_a_live_call_refuses_another_request_under_its_key(tmp_path: Path) -> None:
+    provider = Provider(finishes="running")
+    workflow = Workflow("ask", payload=dict[str, Any])
+
+    @workflow.step
+    async def ask(payload: dict[str, Any], ctx: Context) -> Any:
+        await ctx.call(provider, "it", {"n": 1})
+        await ctx.call(provider, "it", {"n": 2})
+
+    async def main(app: Penstock) -> None:
+        job = await ended(app, (await app.submit("ask", {})).job_id)
+        assert "a key of its own" in (job.error or "")
+
+    run(tmp_path, provider, main, workflow=workflow)
+    assert len(provider.works) == 1
