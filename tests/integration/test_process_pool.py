@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +46,22 @@ def with_pool(scenario: Callable[[ProcessPool], Awaitable[None]], workers: int =
     asyncio.run(main())
 
 
+OTHERS: set[str] = set()
+"""Processes that were there before a test began: a database that other tests share, say."""
+
+
+@pytest.fixture(autouse=True)
+def _others() -> Iterator[None]:
+    OTHERS.update(children())
+    yield
+    OTHERS.clear()
+
+
 def children() -> list[str]:
-    """Processes that we started and that have not ended."""
+    """Processes that this test started and that have not ended."""
     listed = Path(f"/proc/{os.getpid()}/task").glob("*/children")
-    return [pid for file in listed for pid in file.read_text().split() if lives(int(pid))]
+    pids = [pid for file in listed for pid in file.read_text().split()]
+    return [pid for pid in pids if pid not in OTHERS and lives(int(pid))]
 
 
 def guards() -> list[str]:
