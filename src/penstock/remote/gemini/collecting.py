@@ -15,7 +15,7 @@ from penstock.engine.errors import Transient
 from penstock.outputs.files import atomic_write
 from penstock.remote.gemini.client import GeminiClient
 from penstock.remote.gemini.download import Downloaded, download
-from penstock.remote.gemini.lines import encoded, in_slices, whole
+from penstock.remote.gemini.lines import encoded, in_slices, opened, whole
 from penstock.remote.gemini.operation import Operation
 from penstock.remote.gemini.planning import KEYS, SCHEMA
 from penstock.remote.gemini.results import Sorting
@@ -88,11 +88,11 @@ class Collecting:
     async def _sorted(self, order: Order, brought: Brought) -> Sorting:
         folder, in_thread = order.folder, self._client.in_thread
         try:
-            keys = await in_thread((folder / KEYS).open, "rb")
+            keys = await opened(lambda: (folder / KEYS).open("rb"), in_thread)
         except OSError as error:
             raise Transient(f"the keys of the batch are in another home, not in {folder}") from error
         with keys:
-            result = await in_thread((folder / RESULT).open, "rb")
+            result = await opened(lambda: (folder / RESULT).open("rb"), in_thread)
             with result:
                 async with whole(folder / ROWS, self._client.token(), in_thread) as rows:
                     sorting = Sorting(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -74,7 +75,7 @@ async def whole(target: Path, token: str, in_thread: InThread) -> AsyncIterator[
     two who write the same file."""
     part = target.with_name(f".{target.name}.{token}.part")
     try:
-        file: BinaryIO = await in_thread(_opened, part)
+        file = await opened(lambda: _opened(part), in_thread)
         try:
             yield file
             await in_thread(_placed, file, part, target)
@@ -85,6 +86,21 @@ async def whole(target: Path, token: str, in_thread: InThread) -> AsyncIterator[
         raise Transient(
             f"{target.name} cannot be written: {error.strerror}; nothing partial was left behind"
         ) from error
+
+
+async def opened(opening: Callable[[], BinaryIO], in_thread: InThread) -> BinaryIO:
+    """A file, opened in a thread. Who is cancelled meanwhile leaves none open behind."""
+    future = asyncio.ensure_future(in_thread(opening))
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        future.add_done_callback(_close_what_came)
+        raise
+
+
+def _close_what_came(future: asyncio.Future[BinaryIO]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        future.result().close()
 
 
 def _opened(part: Path) -> BinaryIO:
