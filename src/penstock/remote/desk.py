@@ -46,8 +46,8 @@ from penstock.engine.errors import (
 from penstock.engine.identity import checked_key
 from penstock.engine.model import JobRow
 from penstock.remote.attic import Attic
-from penstock.remote.protocol import Accepted, Collected, Order, Plan, Remote
-from penstock.remote.tending import INTERRUPTED, Pace, Tending, proof_delay
+from penstock.remote.protocol import Accepted, Order, Plan, Remote
+from penstock.remote.tending import INTERRUPTED, Pace, Tending, collected_fact, proof_delay
 from penstock.store.protocol import Intend, Intended, Learn
 
 log = logging.getLogger("penstock.remote")
@@ -390,13 +390,3 @@ def _sorted(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _sorted(value[key]) for key in sorted(value)}
     return [_sorted(item) for item in value] if isinstance(value, list) else value
-
-
-def collected_fact(call: str, collected: Collected) -> Fact:
-    return Fact(
-        call=call,
-        kind="collected",
-        result=to_json(collected.result).decode(),
-        usage=collected.usage,
-        cost=collected.cost,
-    )

@@ -11,9 +11,11 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pydantic_core import to_json
+
 from penstock.engine.call import LOOK_AGAIN_AFTER_ABSENCE, CallRow, Fact, may_turn_up
 from penstock.engine.engine import Engine
-from penstock.remote.protocol import Found, Order, Polled, Remote, ResultGone
+from penstock.remote.protocol import Collected, Found, Order, Polled, Remote, ResultGone
 from penstock.store.protocol import TakeCalls
 
 if TYPE_CHECKING:
@@ -227,8 +229,6 @@ class Tending:
         )
 
     async def _collect(self, row: CallRow, order: Order, remote: Remote) -> None:
-        from penstock.remote.desk import collected_fact
-
         try:
             collected = await remote.collect(order, row.provider_id or "")
         except ResultGone as error:
@@ -270,3 +270,13 @@ class Tending:
 
     def _now(self) -> float:
         return self._engine.clock.now() + self._engine.skew
+
+
+def collected_fact(call: str, collected: Collected) -> Fact:
+    return Fact(
+        call=call,
+        kind="collected",
+        result=to_json(collected.result).decode(),
+        usage=collected.usage,
+        cost=collected.cost,
+    )
