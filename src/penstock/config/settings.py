@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, field_validator
 
 from penstock.config.duration import seconds
 from penstock.engine.errors import InvalidRequest
@@ -60,6 +60,7 @@ class _Group(BaseModel):
 class RetentionSettings(_Group):
     completed_days: Days = 30.0
     failed_days: Days = 90.0
+    audit_days: Days = 365.0
 
 
 class LogSettings(_Group):
@@ -91,6 +92,67 @@ class LocalGeminiSettings(_Group):
         return value.lower() if isinstance(value, str) else value
 
 
+class ServiceSettings(_Group):
+    """What `penstock up` serves, where, and how much it takes at once."""
+
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535), BeforeValidator(_number)] = 8800
+    public_url: str | None = None
+    queue_limit: Annotated[int, Field(ge=1), BeforeValidator(_number)] = 100_000
+    body_limit: Annotated[int, Field(ge=1024), BeforeValidator(_number)] = 4 * 1024 * 1024
+    upload_limit: Annotated[int, Field(ge=1024), BeforeValidator(_number)] = 1024 * 1024 * 1024
+    session: Annotated[Seconds, Field(gt=0, allow_inf_nan=False)] = 12 * 3600.0
+    logins_a_minute: Annotated[int, Field(ge=1), BeforeValidator(_number)] = 10
+
+    @field_validator("public_url")
+    @classmethod
+    def _an_address(cls, url: str | None) -> str | None:
+        if url is not None and not re.match(r"https?://[^\s/]+", url):
+            raise ValueError(f"must be an address like https://penstock.example.com, not {url!r}")
+        return url and url.rstrip("/")
+
+
+NOTICES = ("job.completed", "job.failed", "job.canceled", "budget.paused", "call.quarantined", "sla.breached")
+
+
+class WebhookSettings(_Group):
+    """An address that is told of events, with a signature made with `secret`."""
+
+    url: str
+    secret: SecretStr
+    events: Annotated[tuple[str, ...], BeforeValidator(_listed)] = NOTICES
+    workflows: Annotated[tuple[str, ...] | None, BeforeValidator(_listed)] = None
+    tenant: str | None = None
+
+    @field_validator("url")
+    @classmethod
+    def _an_address(cls, url: str) -> str:
+        if not re.match(r"https?://[^\s/]+", url):
+            raise ValueError("must be an http:// or https:// address")
+        return url
+
+    @field_validator("secret")
+    @classmethod
+    def _not_guessable(cls, secret: SecretStr) -> SecretStr:
+        if len(secret.get_secret_value()) < 16:
+            raise ValueError("must be at least 16 characters")
+        return secret
+
+    @field_validator("events")
+    @classmethod
+    def _known(cls, events: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [name for name in events if name not in NOTICES]:
+            raise ValueError(f"must be of {', '.join(NOTICES)}, not {unknown[0]!r}")
+        return events
+
+
+class OtelSettings(_Group):
+    """Where traces go (OTLP over HTTP); nowhere unless told."""
+
+    endpoint: str | None = None
+    service_name: Annotated[str, Field(min_length=1)] = "penstock"
+
+
 class Settings(_Group):
     """The configuration in force. `source("store")` says where a value came from; None: it is the default."""
 
@@ -108,6 +170,9 @@ class Settings(_Group):
     gemini: GeminiSettings = GeminiSettings()
     local_gemini: LocalGeminiSettings = LocalGeminiSettings()
     pool: PoolSettings = PoolSettings()
+    service: ServiceSettings = ServiceSettings()
+    webhooks: dict[str, WebhookSettings] = Field(default_factory=dict)
+    otel: OtelSettings = OtelSettings()
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from penstock.engine.audit import AuditEntry, AuditRow
 from penstock.engine.call import CallRow, Fact, NewCall
 from penstock.engine.model import Event, JobRow, NewJob
 from penstock.engine.outcome import Move
@@ -189,6 +190,7 @@ class Tidy:
 
     keep_completed: float | None = None
     keep_failed: float | None = None
+    keep_audit: float | None = None
     most: int = 500
 
 
@@ -236,6 +238,100 @@ class SetBudget:
     most: int | None
 
 
+@dataclass(slots=True, frozen=True)
+class Announce:
+    """Add a line to a job's history that no tick made (`sla breached`), once for each kind. Answers whether it is
+    new."""
+
+    job: str
+    kind: str
+    note: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Record:
+    """Write an entry of the audit log that belongs to no other operation (a login). Answers nothing."""
+
+    entry: AuditEntry
+
+
+@dataclass(slots=True, frozen=True)
+class PutToken:
+    """Keep a token, or refuse a name that a token has already. Answers the `TokenRow`."""
+
+    token: TokenRow
+
+
+@dataclass(slots=True, frozen=True)
+class RevokeToken:
+    """A token, by name, opens nothing from now on, and neither do its sessions. Answers the `TokenRow`."""
+
+    name: str
+
+
+@dataclass(slots=True, frozen=True)
+class TouchToken:
+    """A token was used. Answers nothing."""
+
+    id: str
+
+
+@dataclass(slots=True, frozen=True)
+class PutSession:
+    """A browser has logged in with a token. `session.created` is set by the store; `ttl` seconds later it is over.
+    Answers the `SessionRow`."""
+
+    session: SessionRow
+    ttl: float
+
+
+@dataclass(slots=True, frozen=True)
+class DropSession:
+    """Answers whether there was one."""
+
+    hash: str
+
+
+@dataclass(slots=True, frozen=True)
+class AddMeters:
+    """Add what a process has counted since it last did: (name, labels as JSON, amount). `series`: the same, for the
+    minute it is now. Answers nothing."""
+
+    totals: tuple[tuple[str, str, float], ...]
+    series: tuple[tuple[str, str, float], ...] = ()
+
+
+@dataclass(slots=True, frozen=True)
+class SetCursor:
+    """How far a reader of changes has come. Answers nothing."""
+
+    name: str
+    place: str
+
+
+@dataclass(slots=True, frozen=True)
+class Once:
+    """A request that has the same answer however often it is asked: in `scope` (a tenant and a route) under `key`. The
+    same key with another `digest` is refused."""
+
+    scope: str
+    key: str
+    digest: str
+
+
+@dataclass(slots=True, frozen=True)
+class Asked:
+    """An operation that somebody answers for: its audit entry is written in the same transaction, if it was not
+    refused; with `once`, what was answered the first time is answered again, and nothing is done (`Submit`,
+    `OpenBatch` and `RetryBatch` only). Answers what the operation answers."""
+
+    op: Submit | Control | OpenBatch | Seal | RetryBatch | SetSchedule | RemoveSchedule | Learn | SetBudget | _AskedToo
+    audit: AuditEntry | None = None
+    once: Once | None = None
+
+
+_AskedToo = SetLimits | PutToken | RevokeToken | PutSession | DropSession
+
 Op = (
     Submit
     | Claim
@@ -260,6 +356,16 @@ Op = (
     | Learn
     | TakeCalls
     | SetBudget
+    | Announce
+    | Record
+    | PutToken
+    | RevokeToken
+    | TouchToken
+    | PutSession
+    | DropSession
+    | AddMeters
+    | SetCursor
+    | Asked
 )
 
 
@@ -418,8 +524,99 @@ class ScheduleRow:
 
 
 @dataclass(slots=True, frozen=True)
+class TokenRow:
+    """A token; of its secret only the hash is kept. `tenant` None: it opens all tenants."""
+
+    id: str
+    name: str
+    hash: str
+    scopes: str
+    tenant: str | None
+    created: float = 0.0
+    expires: float | None = None
+    used: float | None = None
+    revoked: float | None = None
+
+
+TOKEN_COLUMNS = ("id", "name", "hash", "scopes", "tenant", "created", "expires", "used", "revoked")
+
+
+@dataclass(slots=True, frozen=True)
+class SessionRow:
+    """A browser's session: the hash of its cookie, the token it logged in with, and what its forms must bring."""
+
+    hash: str
+    token: str
+    csrf: str
+    created: float = 0.0
+    expires: float = 0.0
+
+
+SESSION_COLUMNS = ("hash", "token", "csrf", "created", "expires")
+
+
+class Change(NamedTuple):
+    """A line of some job's history, by its number among all of them, and whose job it is. The numbers grow; on
+    PostgreSQL one may appear after a larger one."""
+
+    id: int
+    event: Event
+    tenant: str
+    workflow: str
+    key: str
+    run: int
+    batch: str | None
+
+
+@dataclass(slots=True, frozen=True)
+class LogLine:
+    """What a step said with `ctx.log`."""
+
+    at: float
+    step: str
+    attempt: int
+    level: str
+    text: str
+
+
+@dataclass(slots=True, frozen=True)
+class BatchFilter:
+    """Which batches to list, newest first; `before` is the id to go on from."""
+
+    tenant: str | None = None
+    key: str | None = None
+    open: bool | None = None
+    before: str | None = None
+    limit: int = 50
+
+
+@dataclass(slots=True, frozen=True)
+class LockFilter:
+    """Which locks to list, by tenant and name; `after` is the (tenant, name) to go on from."""
+
+    tenant: str | None = None
+    job: str | None = None
+    name: str | None = None
+    after: tuple[str, str] | None = None
+    limit: int = 1000
+
+
+@dataclass(slots=True, frozen=True)
+class AuditFilter:
+    """Which entries of the audit log to list, newest first; `before` is the number to go on from."""
+
+    tenant: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    target: str | None = None
+    before: int | None = None
+    limit: int = 50
+
+
+@dataclass(slots=True, frozen=True)
 class JobFilter:
-    """Which jobs to list, newest first; `before` is the id to go on from."""
+    """Which jobs to list, newest first; `before` is the id to go on from. `dead`: only failed ones whose key has not
+    been run again."""
 
     tenant: str | None = None
     workflow: str | None = None
@@ -428,6 +625,10 @@ class JobFilter:
     batch: str | None = None
     before: str | None = None
     limit: int = 50
+    after: str | None = None
+    ids: tuple[str, ...] | None = None
+    dead: bool = False
+    parent: str | None = None
 
 
 @dataclass(slots=True)
@@ -477,7 +678,45 @@ class Store(Protocol):
 
     async def members(self, batch_id: str, *, after: str = "", limit: int = 1000) -> list[Member]: ...
 
-    async def locks(self, *, tenant: str | None = None) -> list[LockRow]: ...
+    async def batches(self, where: BatchFilter) -> list[BatchRow]: ...
+
+    async def changes(self, after: int, *, also: Sequence[int] = (), limit: int = 1000) -> list[Change]:
+        """Lines of history with a larger number than `after`, or one of the numbers `also`, in order."""
+        ...
+
+    async def last_change(self) -> int:
+        """The largest number there is, 0 where there is none."""
+        ...
+
+    async def logs(self, job_id: str, *, limit: int = 1000) -> list[LogLine]:
+        """What the job's steps said last, oldest first."""
+        ...
+
+    async def backlog(self, most: int) -> int:
+        """How many jobs are claimable now; counts no further than `most`."""
+        ...
+
+    async def locks(self, where: LockFilter = LockFilter()) -> list[LockRow]: ...  # noqa: B008
+
+    async def audit(self, where: AuditFilter) -> list[AuditRow]: ...
+
+    async def tokens(self, *, hash: str | None = None, id: str | None = None) -> list[TokenRow]:
+        """All tokens, by name; or the one with this hash or id."""
+        ...
+
+    async def session(self, hash: str) -> SessionRow | None:
+        """A session that is not over."""
+        ...
+
+    async def meters(self) -> list[tuple[str, str, float]]:
+        """What all processes have counted: (name, labels as JSON, total)."""
+        ...
+
+    async def series(self, names: Sequence[str], since: float) -> list[tuple[float, str, str, float]]:
+        """By minute: (its start, name, labels as JSON, amount), oldest first."""
+        ...
+
+    async def cursor(self, name: str) -> str | None: ...
 
     async def workers(self) -> list[WorkerRow]: ...
 

@@ -238,3 +238,84 @@ outputs = Table(
     Column("published", Integer, nullable=False),
 )  # fmt: skip
 Index("outputs_unpublished", outputs.c.name, sqlite_where=text("published = 0"), postgresql_where=text("published = 0"))
+
+logs = Table(
+    "logs", metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("job", _Text, nullable=False, index=True),
+    Column("at", Float(53), nullable=False),
+    Column("step", _Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("level", _Text, nullable=False),
+    Column("text", _Text, nullable=False),
+)  # fmt: skip
+
+audit = Table(
+    "audit", metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("at", Float(53), nullable=False, index=True),
+    Column("actor", _Text, nullable=False),
+    Column("action", _Text, nullable=False),
+    Column("target", _Text, nullable=False),
+    Column("tenant", _Text, nullable=False),
+    Column("via", _Text, nullable=False),
+    Column("address", _Text),
+    Column("detail", _Text),
+    Index("audit_by_tenant", "tenant", "id"),
+    Index("audit_by_target", "target", "id"),
+)  # fmt: skip
+
+answers = Table(
+    "answers", metadata,
+    Column("scope", _Text, nullable=False),
+    Column("key", _Text, nullable=False),
+    Column("digest", _Text, nullable=False),
+    Column("answer", _Text),
+    Column("at", Float(53), nullable=False, index=True),
+    PrimaryKeyConstraint("scope", "key"),
+)  # fmt: skip
+
+tokens = Table(
+    "tokens", metadata,
+    Column("id", _Text, primary_key=True),
+    Column("name", _Text, nullable=False, unique=True),
+    Column("hash", _Text, nullable=False, unique=True),
+    Column("scopes", _Text, nullable=False),
+    Column("tenant", _Text),
+    Column("created", Float(53), nullable=False),
+    Column("expires", Float(53)),
+    Column("used", Float(53)),
+    Column("revoked", Float(53)),
+)  # fmt: skip
+
+sessions = Table(
+    "sessions", metadata,
+    Column("hash", _Text, primary_key=True),
+    Column("token", _Text, nullable=False, index=True),
+    Column("csrf", _Text, nullable=False),
+    Column("created", Float(53), nullable=False),
+    Column("expires", Float(53), nullable=False, index=True),
+)  # fmt: skip
+
+meters = Table(
+    "meters", metadata,
+    Column("name", _Text, nullable=False),
+    Column("labels", _Text, nullable=False),
+    Column("value", Float(53), nullable=False),
+    PrimaryKeyConstraint("name", "labels"),
+)  # fmt: skip
+
+series = Table(
+    "series", metadata,
+    Column("minute", Float(53), nullable=False),
+    Column("name", _Text, nullable=False),
+    Column("labels", _Text, nullable=False),
+    Column("value", Float(53), nullable=False),
+    PrimaryKeyConstraint("minute", "name", "labels"),
+)  # fmt: skip
+
+cursors = Table(
+    "cursors", metadata,
+    Column("name", _Text, primary_key=True),
+    Column("place", _Text, nullable=False),
+)  # fmt: skip

@@ -1,0 +1,49 @@
+"""How a pipeline hangs its own routes and pages on the service: it hands over a `Section`.
+
+A section is found by the entry point `penstock.sections` (a `Section`, or a function that makes one), or is passed to
+`create_app` by whoever builds the service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.engine.errors import InvalidConfiguration
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+ENTRY_POINT = "penstock.sections"
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Section:
+    """A pipeline's place in the service.
+
+    `api` has its HTTP routes, mounted with the very paths it names; `pages` has its dashboard pages, mounted under
+    `/ui/{name}`, with templates of its own in `templates`. The navigation shows `title` where there are pages.
+    """
+
+    name: str
+    title: str
+    api: APIRouter | None = None
+    pages: APIRouter | None = None
+    templates: Path | None = None
+    workflows: tuple[str, ...] = ()
+    """Whose jobs the navigation counts for it."""
+
+
+def found_sections() -> tuple[Section, ...]:
+    """The sections of installed packages, by name."""
+    sections: dict[str, Section] = {}
+    for point in entry_points(group=ENTRY_POINT):
+        loaded: Section | Callable[[], Section] = point.load()
+        section = loaded if isinstance(loaded, Section) else loaded()
+        if section.name in sections:
+            raise InvalidConfiguration(f"two installed packages have a section {section.name!r}")
+        sections[section.name] = section
+    return tuple(sections[name] for name in sorted(sections))
