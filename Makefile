@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup venv demo test lint format bench docs soak lock clean
+.PHONY: help setup venv demo test lint format bench docs screenshots soak lock clean
 
 PYTEST_ARGS ?=
 BENCH ?=
@@ -13,10 +13,11 @@ ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
 endif
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: venv ## Make .venv with the pinned packages, and find or install PostgreSQL for the tests
+setup: venv ## Make .venv with the pinned packages, and find or install PostgreSQL and Chromium for the tests
 	@scripts/ensure-postgres
+	@scripts/ensure-chromium
 
 venv: $(READY)
 
@@ -44,6 +45,9 @@ bench: setup ## Measure Penstock and its peers side by side (BENCH=engine runs o
 
 docs: venv ## Build the documentation into site/, strictly
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+
+screenshots: setup ## Take the pictures of the dashboard anew, into docs/images
+	@$(PY) scripts/screenshots
 
 soak: venv ## Simulate for long (MINUTES=30)
 	@$(PY) -m penstock.simulation --minutes $${MINUTES:-30}

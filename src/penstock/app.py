@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from penstock.builtin import builtin_remotes
 from penstock.delivery.embedded import Embedded
+from penstock.engine.audit import Actor, AuditRow
 from penstock.engine.call import Call
 from penstock.engine.call import view as call_view
 from penstock.engine.clock import Clock
@@ -25,13 +26,20 @@ from penstock.remote.desk import CallDesk
 from penstock.remote.protocol import Remote
 from penstock.store.protocol import (
     COST_GROUPS,
+    AuditFilter,
+    BatchFilter,
     Budget,
     CallFilter,
     Cost,
     CostFilter,
     JobFilter,
+    LockFilter,
+    LockRow,
+    LogLine,
+    Once,
     Store,
     Submitted,
+    WorkerRow,
 )
 
 if TYPE_CHECKING:
@@ -168,10 +176,13 @@ class Penstock:
         queue: str | None = None,
         batch: str | None = None,
         budget: float | None = None,
+        actor: Actor | str | None = None,
+        once: Once | None = None,
     ) -> Submitted:
         """Store a job; durable when this returns. A key that exists answers with its job (`created=False`), and with
         `Conflict` if its payload was another one. `again=True` starts the next run when the last one is final.
-        `budget`: the dollars that the calls of a new job may cost."""
+        `budget`: the dollars that the calls of a new job may cost. `actor`: who asks, for the audit log. `once`: the
+        idempotency key of a request that may come twice."""
         new = self.engine.new_job(
             workflow,
             payload,
@@ -184,15 +195,15 @@ class Penstock:
             batch=batch,
         )
         if budget is None:
-            return (await self.engine.submit([new]))[0]
+            return (await self.engine.submit([new], actor=actor, once=once))[0]
         # Before the job, which may begin to spend at once; taken back only where it is sure that there is no such job.
         await self.engine.set_budget(f"job:{new.id}", budget, fresh=True)
         try:
-            (submitted,) = await self.engine.submit([new])
+            (submitted,) = await self.engine.submit([new], actor=actor, once=once)
         except InvalidRequest:
             await self.engine.set_budget(f"job:{new.id}", None, fresh=True)
             raise
-        if not submitted.created:
+        if submitted.job_id != new.id:
             await self.engine.set_budget(f"job:{new.id}", None, fresh=True)
         return submitted
 
@@ -206,6 +217,8 @@ class Penstock:
         priority: Priority | None = None,
         queue: str | None = None,
         batch: str | None = None,
+        actor: Actor | str | None = None,
+        once: Once | None = None,
     ) -> list[Submitted]:
         """Store many jobs in one transaction: all of them, or none."""
         items = list(payloads)
@@ -224,7 +237,7 @@ class Penstock:
             )
             for n, payload in enumerate(items)
         ]
-        return await engine.submit(jobs)
+        return await engine.submit(jobs, actor=actor, once=once)
 
     async def job(self, job_id: str) -> Job:
         """A snapshot of one job, or `NotFound`."""
@@ -243,9 +256,26 @@ class Penstock:
         batch: str | None = None,
         before: str | None = None,
         limit: int = 50,
+        after: str | None = None,
+        ids: Sequence[str] | None = None,
+        dead: bool = False,
+        parent: str | None = None,
     ) -> list[Job]:
-        """Jobs, newest first. Page with `before`, the last id of the page before."""
-        where = JobFilter(tenant, workflow, tuple(status), key, batch, before, limit)
+        """Jobs, newest first. Page with `before`, the last id of the page before. `dead`: failed ones whose key has not
+        been run again."""
+        where = JobFilter(
+            tenant,
+            workflow,
+            tuple(status),
+            key,
+            batch,
+            before,
+            limit,
+            after=after,
+            ids=None if ids is None else tuple(ids),
+            dead=dead,
+            parent=parent,
+        )
         return [view(row) for row in await self.engine.store.jobs(where)]
 
     async def counts(self, *, tenant: str | None = None) -> dict[tuple[str, str], int]:
@@ -255,6 +285,10 @@ class Penstock:
     async def history(self, job_id: str) -> list[Event]:
         """What happened to a job, oldest first."""
         return await self.engine.store.history(job_id)
+
+    async def logs(self, job_id: str, *, limit: int = 1000) -> list[LogLine]:
+        """What a job's steps said last with `ctx.log`, oldest first."""
+        return await self.engine.store.logs(job_id, limit=limit)
 
     async def wait(self, job_id: str, *, timeout: float | None = None, until: Collection[str] = FINAL) -> Job:
         """Wait until the job is final, or in one of the statuses `until`. `TimeoutError` after `timeout` seconds; the
@@ -276,18 +310,18 @@ class Penstock:
         finally:
             engine.forget_final(job_id)
 
-    async def pause(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
+    async def pause(self, job_id: str, *, reason: str | None = None, actor: Actor | str | None = None) -> Job:
         """Stop at the next gate; a tick in flight commits first."""
         return await self.engine.control(job_id, "pause", reason=reason, actor=actor)
 
-    async def resume(self, job_id: str, *, actor: str | None = None) -> Job:
+    async def resume(self, job_id: str, *, actor: Actor | str | None = None) -> Job:
         return await self.engine.control(job_id, "resume", actor=actor)
 
-    async def cancel(self, job_id: str, *, reason: str | None = None, actor: str | None = None) -> Job:
+    async def cancel(self, job_id: str, *, reason: str | None = None, actor: Actor | str | None = None) -> Job:
         """Stop for good: the clean-up step runs, if there is one, then the job is `canceled`."""
         return await self.engine.control(job_id, "cancel", reason=reason, actor=actor)
 
-    async def retry(self, job_id: str, *, actor: str | None = None) -> Job:
+    async def retry(self, job_id: str, *, actor: Actor | str | None = None) -> Job:
         """Run a failed job again from the step that failed, as its next run; or let a parked one go on."""
         return await self.engine.control(job_id, "retry", actor=actor)
 
@@ -314,7 +348,7 @@ class Penstock:
         return [call_view(row) for row in await self.engine.store.calls(where)]
 
     async def decide_call(
-        self, call_id: str, decision: str, *, provider_id: str | None = None, actor: str | None = None
+        self, call_id: str, decision: str, *, provider_id: str | None = None, actor: Actor | str | None = None
     ) -> Call:
         """What a person decides about a quarantined call: `adopt` it (with the id it has at the other side), `resubmit`
         it, or `discard` it; or `cancel` one that is under way. A job that was parked for it goes on."""
@@ -338,10 +372,12 @@ class Penstock:
         where = CostFilter(tuple(by), tenant, workflow, job, batch, since, until)
         return await self.engine.store.costs(where)
 
-    async def set_budget(self, scope: str, dollars: float | None) -> Budget | None:
+    async def set_budget(
+        self, scope: str, dollars: float | None, *, tenant: str = "", actor: Actor | str | None = None
+    ) -> Budget | None:
         """What a tenant, job or batch (`tenant:NAME`, `job:ID`, `batch:ID`) may spend; None removes the budget. Jobs
-        that were parked for want of it go on."""
-        return await self.engine.set_budget(scope, dollars)
+        that were parked for want of it go on. `tenant`: whose job or batch it is, for the audit log."""
+        return await self.engine.set_budget(scope, dollars, tenant=tenant, actor=actor)
 
     async def budgets(self) -> list[Budget]:
         return await self.engine.store.budgets()
@@ -354,10 +390,15 @@ class Penstock:
         limit: int | None = None,
         then: FollowUp | None = None,
         budget: float | None = None,
+        actor: Actor | str | None = None,
+        once: Once | None = None,
     ) -> Batch:
         """A group of jobs that ends exactly once. `limit`: members at work at once. `then`: the job that starts at
         its end. `budget`: the dollars that the calls of all its members may cost; it replaces one that was set."""
-        batch = await self.engine.open_batch(key=key, tenant=tenant, limit=limit, then=self._follow_up(then, tenant))
+        follow_up = self._follow_up(then, tenant)
+        batch = await self.engine.open_batch(
+            key=key, tenant=tenant, limit=limit, then=follow_up, actor=actor, once=once
+        )
         if budget is not None:
             await self.engine.set_budget(f"batch:{batch.id}", budget)
         return batch
@@ -367,13 +408,27 @@ class Penstock:
             return None
         return self.engine.new_job(then.workflow, then.payload, tenant=tenant, priority=then.priority, queue=then.queue)
 
-    async def seal_batch(self, batch_id: str) -> Batch:
+    async def seal_batch(self, batch_id: str, *, actor: Actor | str | None = None) -> Batch:
         """No more members will come: the batch ends when those it has have ended."""
-        return await self.engine.seal(batch_id)
+        return await self.engine.seal(batch_id, actor=actor)
 
-    async def retry_batch(self, batch_id: str) -> Batch:
+    async def retry_batch(self, batch_id: str, *, actor: Actor | str | None = None, once: Once | None = None) -> Batch:
         """Generation n+1 of an ended batch: what failed runs again, and the follow-up once more after that."""
-        return await self.engine.retry_batch(batch_id)
+        return await self.engine.retry_batch(batch_id, actor=actor, once=once)
+
+    async def batches(
+        self,
+        *,
+        tenant: str | None = None,
+        key: str | None = None,
+        open: bool | None = None,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> list[Batch]:
+        """Batches, newest first. Page with `before`, the last id of the page before. `open`: those that have not
+        ended, or those that have."""
+        where = BatchFilter(tenant, key, open, before, limit)
+        return [batch_view(row) for row in await self.engine.store.batches(where)]
 
     async def batch(self, batch_id: str) -> Batch:
         """A snapshot of one batch, or `NotFound`."""
@@ -393,19 +448,52 @@ class Penstock:
         tenant: str = DEFAULT_TENANT,
         priority: Priority | None = None,
         enabled: bool = True,
+        actor: Actor | str | None = None,
     ) -> None:
         """Start a job by a cron expression. A firing that was missed runs once."""
         job = self.engine.new_job(workflow, payload, tenant=tenant, priority=priority)
-        await self.engine.set_schedule(name, cron, job, timezone=timezone, enabled=enabled)
+        await self.engine.set_schedule(name, cron, job, timezone=timezone, enabled=enabled, actor=actor)
 
-    async def unschedule(self, name: str, *, tenant: str = DEFAULT_TENANT) -> None:
-        if not await self.engine.remove_schedule(name, tenant=tenant):
+    async def unschedule(self, name: str, *, tenant: str = DEFAULT_TENANT, actor: Actor | str | None = None) -> None:
+        if not await self.engine.remove_schedule(name, tenant=tenant, actor=actor):
             raise NotFound(f"there is no schedule {name!r}")
 
     async def schedules(self, *, tenant: str | None = None) -> list[Schedule]:
         """All schedules, or one tenant's."""
         rows = await self.engine.store.schedules()
         return [schedule_view(row) for row in rows if tenant in (None, row.tenant)]
+
+    async def locks(
+        self,
+        *,
+        tenant: str | None = None,
+        job: str | None = None,
+        name: str | None = None,
+        after: tuple[str, str] | None = None,
+        limit: int = 1000,
+    ) -> list[LockRow]:
+        """Who holds what. Page with `after`, the (tenant, name) of the last lock of the page before."""
+        return await self.engine.store.locks(LockFilter(tenant, job, name, after, limit))
+
+    async def workers(self) -> list[WorkerRow]:
+        return await self.engine.store.workers()
+
+    async def audit(
+        self,
+        *,
+        tenant: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+        target: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> list[AuditRow]:
+        """Who did what, newest first. Page with `before`, the last id of the page before."""
+        return await self.engine.store.audit(AuditFilter(tenant, actor, action, target, before, limit))
+
+    async def backlog(self, most: int) -> int:
+        """How many jobs are claimable now; counts no further than `most`."""
+        return await self.engine.store.backlog(most)
 
     @contextlib.asynccontextmanager
     async def worker(
@@ -436,7 +524,8 @@ class Penstock:
 
 
 def _retention(settings: Settings) -> Retention:
-    completed, failed = settings.retention.completed_days, settings.retention.failed_days
-    return Retention(
-        completed=None if completed is None else completed * DAY, failed=None if failed is None else failed * DAY
+    kept = settings.retention
+    completed, failed, audit = (
+        None if days is None else days * DAY for days in (kept.completed_days, kept.failed_days, kept.audit_days)
     )
+    return Retention(completed=completed, failed=failed, audit=audit)

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from penstock.cli.fitting import needed, shortened, widths_of
 from penstock.cli.output import Output, plain_table
 from penstock.cli.sheets import show_sheet
-from penstock.cli.times import ago, length, local, local_and_ago
 from penstock.engine.budget import dollars, scope_of
 from penstock.engine.call import LIVE, Call, CallRow, held_by, label_of, view
 from penstock.engine.model import DEFAULT_TENANT
+from penstock.times import ago, length, local, local_and_ago
 
 CALL_STYLES = {
     "intent": "cyan",

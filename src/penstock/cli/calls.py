@@ -65,8 +65,8 @@ def list_(
       penstock calls list --job ID
     """
     from penstock.cli import sessions
-    from penstock.cli.call_shapes import call_summary
     from penstock.cli.call_views import show_calls
+    from penstock.shapes import call_summary
 
     async def main() -> None:
         async with sessions.opened(call.settings(), must_exist=True) as app:
@@ -118,9 +118,9 @@ def show(call: Invocation, call_id: str) -> None:
     Where it is, what it used and cost, and its result.
     """
     from penstock.cli import sessions
-    from penstock.cli.call_shapes import call_detail
     from penstock.cli.call_views import show_call
     from penstock.engine.errors import NotFound
+    from penstock.shapes import call_detail
 
     async def main() -> None:
         async with sessions.opened(call.settings(), must_exist=True) as app:
@@ -227,8 +227,8 @@ def discard(call: Invocation, ids: tuple[str, ...]) -> int:
 def _decide(call: Invocation, decision: str, ids: tuple[str, ...], *, provider_id: str | None = None) -> int:
     """What is refused for one call does not keep the others from it."""
     from penstock.cli import sessions
-    from penstock.cli.call_shapes import call_summary
     from penstock.engine.errors import InvalidRequest
+    from penstock.shapes import call_summary
 
     settings = call.settings()
 

@@ -5,36 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from penstock.cli.call_shapes import left
 from penstock.cli.fitting import fitted, needed, shortened, widths_of
 from penstock.cli.output import Output, plain_table
 from penstock.engine.budget import dollars
+from penstock.shapes import left
 from penstock.store.protocol import Budget, Cost
 
 AMOUNTS = ("CALLS", "UNFINISHED", "INPUT", "CACHED", "OUTPUT", "COST", "RESERVED")
 
 LEAST_NAME = 12
 """How much of a name is always shown."""
-
-
-def total_of(costs: Sequence[Cost]) -> Cost:
-    """All of them as one."""
-    return Cost(
-        (),
-        sum(cost.calls for cost in costs),
-        sum(cost.live for cost in costs),
-        sum(cost.input for cost in costs),
-        sum(cost.output for cost in costs),
-        sum(cost.cached for cost in costs),
-        sum(cost.cost for cost in costs),
-        sum(cost.reserved for cost in costs),
-    )
-
-
-def dearest_first(costs: Sequence[Cost], by: Sequence[str]) -> list[Cost]:
-    """Days stay in their order."""
-    days = [n for n, name in enumerate(by) if name == "day"]
-    return sorted(costs, key=lambda cost: ([cost.group[n] for n in days], -cost.cost, cost.group))
 
 
 def spent_text(cost: Cost) -> str:

@@ -71,8 +71,8 @@ def _show(
 ) -> None:
     from penstock.builtin import uses_own_gemini
     from penstock.cli import sessions
-    from penstock.cli.call_shapes import cost_amounts, cost_line
-    from penstock.cli.cost_views import dearest_first, show_costs, total_of
+    from penstock.cli.cost_views import show_costs
+    from penstock.shapes import cost_amounts, cost_line, dearest_first, total_of
 
     settings = call.settings()
 
@@ -132,8 +132,8 @@ def budget() -> None:
 def list_(call: Invocation) -> None:
     """All budgets, and what is left of them."""
     from penstock.cli import sessions
-    from penstock.cli.call_shapes import budget_line
     from penstock.cli.cost_views import show_budgets
+    from penstock.shapes import budget_line
 
     async def main() -> None:
         async with sessions.opened(call.settings(), must_exist=True) as app:
@@ -178,7 +178,7 @@ def remove(call: Invocation, scope: str) -> None:
 
 def _change(call: Invocation, scope: str, dollars: float | None) -> None:
     from penstock.cli import sessions
-    from penstock.cli.call_shapes import budget_line, left
+    from penstock.shapes import budget_line, left
 
     settings = call.settings()
 
@@ -226,9 +226,9 @@ async def _parked_for(app: Penstock, scope: str) -> list[str]:
 
 
 def _told(scope: str, changed: Budget | None) -> str:
-    from penstock.cli.call_shapes import left
     from penstock.cli.cost_views import signed
     from penstock.engine.budget import dollars
+    from penstock.shapes import left
 
     if changed is None:
         return f"{scope} has no budget any more: it may spend without a limit."

@@ -13,9 +13,9 @@ from penstock.cli.demo_run import DemoView, Example, ExampleRun
 from penstock.cli.fitting import shortened
 from penstock.cli.job_views import counters_text, elapsed, given_key, progress_text
 from penstock.cli.output import SIGNS, STATUS_STYLES, Output, counted
-from penstock.cli.times import length
 from penstock.cli.waiting_views import progress_bar
 from penstock.engine.model import FINAL, Event, Job
+from penstock.times import length
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult

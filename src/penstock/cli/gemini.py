@@ -130,7 +130,7 @@ def status(call: Invocation) -> int:
     The exit code is 1 if none runs.
     """
     from penstock.cli.gemini_state import batches_by_state, faults_in_force, health
-    from penstock.cli.times import local_and_ago, utc
+    from penstock.times import local_and_ago, utc
 
     folder = call.settings().home / "gemini"
     running, told = health(folder)

@@ -15,9 +15,9 @@ from typing import Any
 from urllib.parse import quote
 
 from penstock.cli.output import Output, plain_table
-from penstock.cli.times import local, utc
 from penstock.engine.errors import InvalidRequest, NotFound, PenstockError
 from penstock.gemini_local.server import Running, read_running
+from penstock.times import local, utc
 
 TIMEOUT = 10.0
 GAP = 2

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from penstock.cli.fitting import needed, shortened, widths_of
 from penstock.cli.output import STATUS_STYLES, Output, plain_table
 from penstock.cli.sheets import show_sheet
-from penstock.cli.times import ago, length, local, local_and_ago
 from penstock.engine.model import DEFAULT_QUEUE, DEFAULT_TENANT, Event, Job
+from penstock.times import ago, length, local, local_and_ago
 
 LONGEST_KEY = 24
 HISTORY = ("AT", "WHAT", "STEP", "TRY", "TOOK", "STATUS", "BY", "NOTE")

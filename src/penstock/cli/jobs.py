@@ -108,7 +108,7 @@ def _hint_at_another_run(out: Output, job: Job) -> None:
 
 def _show_submitted(out: Output, job: Job, *, created: bool) -> None:
     """In a pipe the id alone goes to stdout, for `id=$(penstock jobs submit …)`."""
-    from penstock.cli.shapes import detail
+    from penstock.shapes import detail
 
     out.data({"job": detail(job), "created": created})
     words = f"Submitted {job.id} ({job.workflow})"
@@ -143,7 +143,7 @@ def list_(
     """Jobs, newest first."""
     from penstock.cli import sessions
     from penstock.cli.job_views import show_list
-    from penstock.cli.shapes import summary
+    from penstock.shapes import summary
 
     async def main() -> None:
         async with sessions.opened(call.settings(), must_exist=True) as app:
@@ -171,11 +171,10 @@ def show(call: Invocation, job_id: str) -> None:
     Its history, its remote calls and what they cost.
     """
     from penstock.cli import sessions
-    from penstock.cli.call_shapes import call_summary, money
     from penstock.cli.call_views import show_calls
-    from penstock.cli.cost_views import spent_text, total_of
+    from penstock.cli.cost_views import spent_text
     from penstock.cli.job_views import show_job
-    from penstock.cli.shapes import detail, happening
+    from penstock.shapes import call_summary, detail, happening, money, total_of
 
     async def main() -> None:
         async with sessions.opened(call.settings(), must_exist=True) as app:
@@ -249,9 +248,9 @@ def _steer(call: Invocation, action: str, ids: tuple[str, ...], *, reason: str |
     """What is refused for one job does not keep the others from it."""
     from penstock.cli import sessions
     from penstock.cli.job_views import status_text
-    from penstock.cli.shapes import summary
     from penstock.engine.call import UNDER_WAY
     from penstock.engine.errors import InvalidRequest
+    from penstock.shapes import summary
 
     settings = call.settings()
     under_way = sorted(UNDER_WAY)
@@ -335,9 +334,9 @@ async def _waited(
     import asyncio
 
     from penstock.cli import sessions
-    from penstock.cli.shapes import detail
     from penstock.cli.waiting import Deserted, Waiting
     from penstock.cli.waiting_views import show_ended
+    from penstock.shapes import detail
 
     unique = list(dict.fromkeys(ids))
     open_ones = [job for job in [await app.job(job_id) for job_id in unique] if not job.final]

@@ -11,8 +11,8 @@ from collections.abc import Collection
 import click
 
 from penstock.cli.output import Output, without_password
-from penstock.cli.times import local, utc
 from penstock.config.settings import LogSettings
+from penstock.times import local, utc
 
 TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "google_genai", "asyncio")
 """Loggers of libraries that tell of every request they make; what goes wrong there reaches our own lines anyway."""

@@ -26,6 +26,7 @@ DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 _OURS_TO_MEND = (InvalidRequest, SchemaMismatch, StoreReadOnly, StoreFull)
 
 COMMANDS = {
+    "up": "penstock.cli.up",
     "init": "penstock.cli.init",
     "jobs": "penstock.cli.jobs",
     "calls": "penstock.cli.calls",

@@ -6,58 +6,27 @@ The supervisor holds no jobs and imports no app, so there is nothing in it that 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any, cast
 
-from penstock.engine.watch import EXIT_STUCK
+from penstock.cli.upkeep import AT_ONCE, COMMAND, MARGIN, Place, cause, told
 
 log = logging.getLogger("penstock.worker")
 
-WRONG_USE = 2
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-LIVED_WELL = 60.0
-"""Seconds after which a process counts as having started well: its successor starts without a pause again."""
-MARGIN = 10.0
-"""Seconds beyond the grace that a process has for its goodbye before it is killed."""
-AT_ONCE = 3.0
-
-
-@dataclass(slots=True, frozen=True)
-class Verdict:
-    """What to do about a process that ended: start another `after` so many seconds, or leave it at that."""
-
-    after: float | None
-    code: int = 0
-
-
-def judge(code: int, *, lived: float, failures: int) -> Verdict:
-    """`failures`: how often in a row this place's processes died young. A pure function, so that it can be tested."""
-    if code == 0:
-        return Verdict(None)
-    if code == WRONG_USE:
-        return Verdict(None, WRONG_USE)
-    if code == EXIT_STUCK or lived >= LIVED_WELL:
-        return Verdict(0.0)
-    return Verdict(min(FIRST_PAUSE * 2**failures, LONGEST_PAUSE))
-
 
 @dataclass(slots=True)
-class Place:
-    """One of the processes that should be there."""
+class Seat:
+    """A place and the process that is there now, or when the next one is due."""
 
-    number: int
+    place: Place
     process: subprocess.Popen[bytes] | None = None
-    started: float | None = None
-    failures: int = 0
     due: float | None = 0.0
 
     @property
@@ -71,7 +40,7 @@ class Supervisor:
     def __init__(self, orders: dict[str, Any], *, processes: int, grace: float) -> None:
         self._orders = orders
         self._grace = grace
-        self._places = [Place(number + 1) for number in range(processes)]
+        self._seats = [Seat(Place(number + 1)) for number in range(processes)]
         self._signals: list[int] = []
         self._asked = 0
         self._kill_at: float | None = None
@@ -81,9 +50,9 @@ class Supervisor:
         with _wakeups(self._signals) as woken:
             while True:
                 self._heed_signals()
-                for place in self._places:
-                    self._mind(place)
-                if all(place.over for place in self._places):
+                for seat in self._seats:
+                    self._mind(seat)
+                if all(seat.over for seat in self._seats):
                     return self._code
                 self._kill_late_ones()
                 select.select([woken], [], [], self._until_next())
@@ -102,68 +71,58 @@ class Supervisor:
 
     def _stop(self, patience: float) -> None:
         self._kill_at = time.monotonic() + patience
-        for place in self._places:
-            place.due = None
-            if place.process is not None:
-                place.process.send_signal(signal.SIGTERM)
+        for seat in self._seats:
+            seat.due = None
+            if seat.process is not None:
+                seat.process.send_signal(signal.SIGTERM)
 
-    def _mind(self, place: Place) -> None:
+    def _mind(self, seat: Seat) -> None:
         now = time.monotonic()
-        if place.process is None:
-            if place.due is not None and now >= place.due:
-                self._start(place)
+        if seat.process is None:
+            if seat.due is not None and now >= seat.due:
+                self._start(seat)
             return
-        code = place.process.poll()
+        code = seat.process.poll()
         if code is None:
             return
-        place.process = None
+        seat.process = None
         if self._kill_at is not None:
             return
-        verdict = judge(code, lived=now - (place.started or now), failures=place.failures)
+        verdict = seat.place.ended(code, now)
         if verdict.after is None:
-            place.due = None
+            seat.due = None
             if verdict.code:
                 self._code = verdict.code
                 self._stop(self._grace + MARGIN)
             return
-        place.failures = place.failures + 1 if verdict.after else 0
-        place.due = now + verdict.after
-        log.warning("worker process %d %s; starting another in %.1f s", place.number, _cause(code), verdict.after)
+        seat.due = now + verdict.after
+        log.warning("worker process %d %s; starting another in %.1f s", seat.place.number, cause(code), verdict.after)
 
-    def _start(self, place: Place) -> None:
-        first = place.started is None
-        place.due = None
-        place.started = time.monotonic()
+    def _start(self, seat: Seat) -> None:
+        seat.due = None
+        first = seat.place.begins(time.monotonic())
         # A process group of its own: Ctrl-C reaches the supervisor alone, which then asks the workers once.
-        place.process = process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.cli.worker_process"], stdin=subprocess.PIPE, process_group=0
-        )
-        told = json.dumps({**self._orders, "parent": os.getpid(), "first": first}).encode()
+        seat.process = process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, process_group=0)
         with contextlib.suppress(BrokenPipeError), cast(IO[bytes], process.stdin) as pipe:
-            pipe.write(told)
-        log.info("worker process %d is %d", place.number, process.pid)
+            pipe.write(told(self._orders, first=first))
+        log.info("worker process %d is %d", seat.place.number, process.pid)
 
     def _kill_late_ones(self) -> None:
         if self._kill_at is None or time.monotonic() < self._kill_at:
             return
-        for place in self._places:
-            if place.process is not None and place.process.poll() is None:
-                log.warning("worker process %d did not end in time and is killed; its lease runs out", place.number)
-                place.process.kill()
-                place.process.wait()
+        for seat in self._seats:
+            if seat.process is not None and seat.process.poll() is None:
+                number = seat.place.number
+                log.warning("worker process %d did not end in time and is killed; its lease runs out", number)
+                seat.process.kill()
+                seat.process.wait()
 
     def _until_next(self) -> float:
         now = time.monotonic()
-        times = [place.due for place in self._places if place.due is not None]
+        times = [seat.due for seat in self._seats if seat.due is not None]
         if self._kill_at is not None:
             times.append(self._kill_at)
         return min(max(min(times, default=now + 1.0) - now, 0.0), 1.0)
-
-
-def _cause(code: int) -> str:
-    if code == EXIT_STUCK:
-        return "was stuck and ended itself"
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
 @contextlib.contextmanager

@@ -12,8 +12,8 @@ import click
 from penstock.cli.fitting import fitted, needed, widths_of
 from penstock.cli.job_views import counters_text, elapsed, progress_text, status_text, why_at_all
 from penstock.cli.output import SIGNS, STATUS_STYLES, Output
-from penstock.cli.times import ago, local
 from penstock.engine.model import Job
+from penstock.times import ago, local
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

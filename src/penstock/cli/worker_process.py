@@ -1,4 +1,5 @@
-"""One worker process, as the supervisor starts it: reads its orders from stdin, runs jobs, ends when asked or idle.
+"""One worker process, as a supervisor or the service starts it: reads its orders from stdin, runs jobs, ends when
+asked or idle.
 
 The first SIGTERM (or SIGINT) lets running steps finish within the grace; the second stops them and hands their jobs
 back.
@@ -138,14 +139,14 @@ async def _ready(app: Penstock, queues: tuple[str, ...]) -> bool:
 
 
 def end_with_parent(parent: int, grace: float) -> None:
-    """A supervisor that was killed cannot end its workers: the kernel tells us (on Linux), and a thread looks."""
+    """A parent that was killed cannot end its workers: the kernel tells us (on Linux), and a thread looks."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
     def look() -> None:
         while os.getppid() == parent:
             time.sleep(1.0)
-        log.warning("the supervisor is gone: stopping")
+        log.warning("the process that started this one is gone: stopping")
         if sys.platform != "linux":
             os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(grace + 10.0)

@@ -103,6 +103,8 @@ class ServiceSettings(_Group):
     upload_limit: Annotated[int, Field(ge=1024), BeforeValidator(_number)] = 1024 * 1024 * 1024
     session: Annotated[Seconds, Field(gt=0, allow_inf_nan=False)] = 12 * 3600.0
     logins_a_minute: Annotated[int, Field(ge=1), BeforeValidator(_number)] = 10
+    drain_wait: Annotated[Seconds, Field(ge=0, allow_inf_nan=False)] = 0.0
+    trusted_proxies: Annotated[tuple[str, ...] | None, BeforeValidator(_listed)] = None
 
     @field_validator("public_url")
     @classmethod

@@ -10,7 +10,14 @@ from typing import Any
 from penstock.engine.errors import InvalidConfiguration
 
 PREFIX = "PENSTOCK_"
-_FLAGS = {"queues": "queue", "log.format": "log-format", "log.level": "log-level"}
+_FLAGS = {
+    "queues": "queue",
+    "log.format": "log-format",
+    "log.level": "log-level",
+    "service.host": "host",
+    "service.port": "port",
+    "service.drain_wait": "drain-wait",
+}
 
 
 @dataclass(slots=True, frozen=True)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
+
+from penstock.engine.clock import SystemClock
+from penstock.engine.identity import id_source
+
+_new_id = id_source(SystemClock(), random.SystemRandom())
 
 
 @dataclass(slots=True, frozen=True)
@@ -19,6 +25,7 @@ class AuditEntry:
     """One thing that somebody did, or tried: `action` (`job.pause`) on `target` (`job:ID`). A tenant that is left empty
     is the one of what the action was done to."""
 
+    id: str
     actor: str
     action: str
     target: str
@@ -32,7 +39,7 @@ class AuditEntry:
 class AuditRow:
     """An entry as it is kept."""
 
-    id: int
+    id: str
     at: float
     actor: str
     action: str
@@ -43,14 +50,13 @@ class AuditRow:
     detail: str | None
 
 
-AUDIT_COLUMNS = ("at", "actor", "action", "target", "tenant", "via", "address", "detail")
+AUDIT_COLUMNS = ("id", "at", "actor", "action", "target", "tenant", "via", "address", "detail")
 
 
-def entry(
-    actor: Actor | str, action: str, target: str, *, tenant: str = "", detail: str | None = None
-) -> AuditEntry:
+def entry(actor: Actor | str, action: str, target: str, *, tenant: str = "", detail: str | None = None) -> AuditEntry:
+    """An entry to be written. Its id makes sure that it is written once, whatever becomes of the COMMIT."""
     who = Actor(actor) if isinstance(actor, str) else actor
-    return AuditEntry(who.name, action, target, tenant, who.via, who.address, detail)
+    return AuditEntry(_new_id(), who.name, action, target, tenant, who.via, who.address, detail)
 
 
 def name_of(actor: Actor | str | None) -> str | None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from pydantic_core import from_json, to_json
 
 from penstock.engine.call import Call
+from penstock.engine.clock import Clock
 from penstock.engine.errors import InvalidRequest, LostClaim
-from penstock.engine.identity import checked_key
+from penstock.engine.identity import checked_key, made_storable
 from penstock.engine.model import Job, JobRow, view
 from penstock.engine.outcome import Move
 from penstock.engine.priority import Priority
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from penstock.engine.engine import Engine
 
 log = logging.getLogger("penstock.step")
+
+LINES_A_TICK = 200
+LINE_LIMIT = 2000
+"""How many log lines of one tick are kept with its job, and how many characters of each."""
 
 PROGRESS_EVERY = 1.0
 """Seconds between two progress notes that are stored while a tick runs."""
@@ -37,6 +42,7 @@ class Context:
         "_counters_changed",
         "_engine",
         "_job",
+        "_lines",
         "_noted",
         "_outputs",
         "_progress",
@@ -60,6 +66,7 @@ class Context:
         self._release: list[str] = []
         self._writes: list[Any] = []
         self._outputs: list[str] = []
+        self._lines: list[tuple[float, str, str]] = []
         self._closed: str | None = None
 
     @property
@@ -81,12 +88,13 @@ class Context:
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose lines name the job, its step, attempt and tenant."""
+        """A logger whose lines name the job, its step, attempt and tenant. Those from INFO on are kept with the job
+        when the step's outcome is stored, so that people can read them there."""
         row = self._row
-        return _JobLog(
-            log,
-            {"job": row.id, "workflow": row.workflow, "step": row.step, "attempt": row.attempt, "tenant": row.tenant},
-        )
+        facts = {
+            "job": row.id, "workflow": row.workflow, "step": row.step, "attempt": row.attempt, "tenant": row.tenant,
+        }  # fmt: skip
+        return _JobLog(facts, self._lines, self._engine.clock)
 
     def count(self, **amounts: int) -> None:
         """Add to the job's counters, with the outcome of this step."""
@@ -225,6 +233,9 @@ class Context:
             worker=row.worker,
             **details,
         )
+        if self._lines:
+            move.logs = tuple(self._lines)
+            self._lines.clear()
         if kind in ("retry", "fail", "park", "hand back"):
             return move
         if self._counters_changed:
@@ -260,7 +271,25 @@ class Context:
 
 
 class _JobLog(logging.LoggerAdapter[logging.Logger]):
-    """Puts the job's facts on every record, and leaves what the caller adds."""
+    """Puts the job's facts on every record, leaves what the caller adds, and keeps the line for the job."""
+
+    def __init__(self, facts: dict[str, Any], lines: list[tuple[float, str, str]], clock: Clock) -> None:
+        super().__init__(log, facts)
+        self._lines = lines
+        self._clock = clock
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        super().log(level, msg, *args, **kwargs)
+        if level < logging.INFO or len(self._lines) > LINES_A_TICK:
+            return
+        try:
+            text = str(msg) % args if args else str(msg)
+        except (TypeError, ValueError, KeyError):
+            text = f"{msg} {args}"
+        if len(self._lines) == LINES_A_TICK:
+            text = "further lines of this tick are in the worker's log only"
+        line = (self._clock.now(), logging.getLevelName(level).lower(), made_storable(text[:LINE_LIMIT]) or "")
+        self._lines.append(line)
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         kwargs["extra"] = {**(self.extra or {}), **kwargs.get("extra", {})}

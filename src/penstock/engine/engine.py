@@ -7,6 +7,7 @@ what is done.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import random
 import threading
@@ -54,11 +55,12 @@ class Wake:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Retention:
-    """How long final jobs are kept, in seconds; None keeps them for ever. A key outlives its job, so a late event
-    runs nothing twice."""
+    """How long final jobs and the audit log are kept, in seconds; None keeps them for ever. A key outlives its job, so
+    a late event runs nothing twice."""
 
     completed: float | None = 30 * DAY
     failed: float | None = 90 * DAY
+    audit: float | None = 365 * DAY
 
 
 @dataclass(slots=True, frozen=True)
@@ -190,7 +192,8 @@ class Engine(Membership):
 
     async def sweep(self) -> Swept:
         """Fire schedules, give up the dead, drop the old, and send the hints that may have been lost."""
-        tidied: Tidied = await self.group.do(Tidy(self._retention.completed, self._retention.failed))
+        kept = self._retention
+        tidied: Tidied = await self.group.do(Tidy(kept.completed, kept.failed, kept.audit))
         fired = await self._fire_schedules()
         await self.recount()
         if self._outputs is not None:
@@ -317,7 +320,7 @@ class Engine(Membership):
             finally:
                 tick.thread = None
 
-        return await self._loop.run_in_executor(self._pool, run)
+        return await self._loop.run_in_executor(self._pool, contextvars.copy_context().run, run)
 
     def note_progress(self, note: Note) -> None:
         """Show how far a step is; also from the thread of a blocking one."""
@@ -360,8 +363,12 @@ class Engine(Membership):
         await self.retire()
         if self._calls is not None:
             await self._calls.close()
+        self._closing = True
+        if self._meter_task is not None:
+            self._meter_task.cancel()
         if self._background:
             await asyncio.wait(self._background)
+        await self.store_meters()
         await self.group.close()
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)

@@ -15,6 +15,7 @@ PenstockError
 │   ├── InvalidPayload
 │   ├── NotFound            an unknown workflow, job, batch or schedule
 │   └── Conflict            the thing exists, in another state or with another content
+│       └── KeyReused       the same idempotency key came with another request
 ├── StoreError              the database did not do what it was asked
 │   ├── StoreUnavailable    try again: busy, restarting, out of reach
 │   ├── CommitUnknown       the connection broke inside COMMIT: read back, then decide
@@ -90,6 +91,10 @@ class NotFound(InvalidRequest):
 
 class Conflict(InvalidRequest):
     """The thing exists already, or is in a state that does not allow the request."""
+
+
+class KeyReused(Conflict):
+    """An idempotency key belongs to the request that it first came with."""
 
 
 class StoreError(PenstockError):

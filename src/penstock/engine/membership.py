@@ -13,15 +13,17 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from penstock.engine.clock import Clock
-from penstock.engine.errors import InvalidRequest, LostClaim, StoreError
+from penstock.engine.errors import CommitUnknown, InvalidRequest, LostClaim, StoreError
 from penstock.engine.heart import Heart
 from penstock.engine.identity import checked_name
 from penstock.engine.machine import is_dead, this_process
-from penstock.engine.model import JobRow
+from penstock.engine.meters import FLUSH_EVERY, Meters, by_minute, totals
+from penstock.engine.model import FINAL, JobRow
 from penstock.engine.requests import Requests
 from penstock.engine.tick import Tick
+from penstock.engine.tracing import Tracer, about
 from penstock.engine.watch import LoopGuard, Watch
-from penstock.store.protocol import ANY_QUEUE, Beat, HandBack, Leave, Store
+from penstock.store.protocol import ANY_QUEUE, AddMeters, Beat, HandBack, Leave, Store
 
 log = logging.getLogger("penstock.engine")
 
@@ -52,6 +54,8 @@ class Membership(Requests):
         self.draining = False
         self.skew = 0.0
         self.claiming = 0
+        self.meters = Meters(self._store_meters_soon)
+        self.tracer: Tracer | None = None
         self.watch = Watch(self)
         self._name = checked_name("worker", name or f"{socket.gethostname()}.{os.getpid()}")
         self._lease = lease
@@ -65,6 +69,8 @@ class Membership(Requests):
         self._enlisting = asyncio.Lock()
         self._uncertain = False
         self._background: set[asyncio.Future[Any]] = set()
+        self._meter_task: asyncio.Task[None] | None = None
+        self._closing = False
 
     async def enlist(self) -> str:
         """Be a worker: from now on this engine holds a lease that its heartbeat renews."""
@@ -213,8 +219,33 @@ class Membership(Requests):
         self._uncertain = True
 
     def noticed(self, row: JobRow) -> None:
+        if row.status in FINAL:
+            self.meters.ended(row.workflow, row.status)
         if row.id in self.ticks:
             self.note_gate(row.id, row.gate)
+
+    def _store_meters_soon(self) -> None:
+        if not self._closing:
+            later = self._store_meters_later()
+            self._meter_task = asyncio.get_running_loop().create_task(later, name="penstock-meters")
+
+    async def _store_meters_later(self) -> None:
+        about.set(None)
+        await self.clock.sleep(FLUSH_EVERY)
+        self.in_background(self.store_meters())
+
+    async def store_meters(self) -> None:
+        """Add what was counted here to the store's totals."""
+        counted = self.meters.take()
+        if counted is None:
+            return
+        try:
+            await self.group.do(AddMeters(totals(counted), by_minute(counted)))
+        except CommitUnknown as error:
+            log.warning("%g s of this process's counts may be missing from the metrics: %s", FLUSH_EVERY, error)
+        except StoreError as error:
+            self.meters.put_back(counted)
+            log.log(logging.WARNING if self._closing else logging.DEBUG, "counts could not be stored: %s", error)
 
     def in_background(self, work: Awaitable[Any]) -> asyncio.Future[Any]:
         """Do it, tell of its failure, and keep it alive until then."""

@@ -74,3 +74,4 @@ class Move:
     writes: tuple[Any, ...] = ()
     until: tuple[str, ...] = ()
     waits: str | None = None
+    logs: tuple[tuple[float, str, str], ...] = ()

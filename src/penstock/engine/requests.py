@@ -8,6 +8,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
+from penstock.engine.audit import Actor, AuditEntry, entry, name_of
 from penstock.engine.budget import checked_scope
 from penstock.engine.call import DECISIONS, LOOK_AGAIN_AFTER_ABSENCE, CallRow, Fact
 from penstock.engine.clock import Clock
@@ -21,11 +22,14 @@ from penstock.engine.schedule import Cron
 from penstock.engine.workflow import Workflow
 from penstock.store import encoding
 from penstock.store.protocol import (
+    Askable,
+    Asked,
     BatchRow,
     Budget,
     Control,
     JobFilter,
     Learn,
+    Once,
     OpenBatch,
     RemoveSchedule,
     RetryBatch,
@@ -119,9 +123,20 @@ class Requests:
             resource=first.resource,
         )
 
-    async def submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
+    async def ask(self, op: Askable, audit: AuditEntry | None, once: Once | None = None) -> Any:
+        """One operation, and in the same transaction the record of who had it done."""
+        return await self.group.do(op if audit is None and once is None else Asked(op, audit, once))
+
+    async def submit(
+        self, jobs: Sequence[NewJob], *, actor: Actor | str | None = None, once: Once | None = None
+    ) -> list[Submitted]:
         """Store jobs, all of them or none; a key that exists answers with its job."""
-        answer: list[Submitted] = await self.group.do(Submit(tuple(jobs)))
+        audit = None
+        if actor is not None and jobs:
+            target = f"job:{jobs[0].id}" if len(jobs) == 1 else f"workflow:{jobs[0].workflow}"
+            detail = f"{jobs[0].workflow} {jobs[0].key or ''}".strip() if len(jobs) == 1 else f"{len(jobs)} jobs"
+            audit = entry(actor, "job.submit", target, tenant=jobs[0].tenant, detail=detail)
+        answer: list[Submitted] = await self.ask(Submit(tuple(jobs)), audit, once)
         return answer
 
     async def control(
@@ -131,18 +146,20 @@ class Requests:
         *,
         tenant: str | None = None,
         reason: str | None = None,
-        actor: str | None = None,
+        actor: Actor | str | None = None,
     ) -> Job:
         """Pause, resume, cancel or retry one job."""
         if not storable(job_id):
             raise NotFound(f"there is no job {job_id!r}")
-        control = Control(job_id, action, tenant, made_storable(reason), made_storable(actor), self.new_id())
-        row: JobRow = await self.group.do(control)
+        reason = made_storable(reason)
+        control = Control(job_id, action, tenant, reason, made_storable(name_of(actor)), self.new_id())
+        audit = None if actor is None else entry(actor, f"job.{action}", f"job:{job_id}", detail=reason)
+        row: JobRow = await self.ask(control, audit)
         self.noticed(row)
         return view(row)
 
     async def decide_call(
-        self, call_id: str, decision: str, *, provider_id: str | None = None, actor: str | None = None
+        self, call_id: str, decision: str, *, provider_id: str | None = None, actor: Actor | str | None = None
     ) -> CallRow:
         """What a person decides about a quarantined call; the job that was parked for it goes on. `cancel` is for one
         that is under way."""
@@ -154,24 +171,39 @@ class Requests:
             call=call_id,
             kind="unwanted" if decision == "cancel" else decision,
             provider_id=made_storable(provider_id),
-            actor=made_storable(actor) or "a person",
+            actor=made_storable(name_of(actor)) or "a person",
             look_in=0.0 if decision in ("adopt", "cancel") else LOOK_AGAIN_AFTER_ABSENCE,
         )
-        row: CallRow = await self.group.do(Learn(fact))
+        audit = None
+        if actor is not None:
+            audit = entry(actor, f"call.{decision}", f"call:{call_id}", detail=made_storable(provider_id))
+        row: CallRow = await self.ask(Learn(fact), audit)
         job = await self.store.job(row.job)
         if job is not None and job.status == "paused" and row.id in (job.reason or ""):
             await self._go_on(job, actor)
         return row
 
     async def set_budget(
-        self, scope: str, dollars: float | None, *, actor: str | None = None, fresh: bool = False
+        self,
+        scope: str,
+        dollars: float | None,
+        *,
+        tenant: str = "",
+        actor: Actor | str | None = None,
+        fresh: bool = False,
     ) -> Budget | None:
         """What a tenant, job or batch may spend; jobs that were parked for want of it go on. `fresh`: it is of a job
-        or batch that has no jobs yet, so nobody is parked."""
+        or batch that has no jobs yet, so nobody is parked. `tenant`: whose job or batch it is, for the audit log."""
         if dollars is not None and not 0 <= dollars <= MOST:
             raise InvalidRequest(f"a budget must be an amount of dollars from 0 to {MOST}, not {dollars!r}")
         most = None if dollars is None else round(dollars * 1_000_000)
-        budget: Budget | None = await self.group.do(SetBudget(checked_scope(scope), most))
+        kind, _, name = checked_scope(scope).partition(":")
+        audit = None
+        if actor is not None:
+            detail = "removed" if dollars is None else f"{dollars:g} dollars"
+            whose = name if kind == "tenant" else tenant
+            audit = entry(actor, "budget.set", f"budget:{scope}", tenant=whose, detail=detail)
+        budget: Budget | None = await self.ask(SetBudget(scope, most), audit)
         if fresh:
             return budget
         before: str | None = None
@@ -182,7 +214,7 @@ class Requests:
                     await self._go_on(job, actor)
         return budget
 
-    async def _go_on(self, job: JobRow, actor: str | None) -> None:
+    async def _go_on(self, job: JobRow, actor: Actor | str | None) -> None:
         with contextlib.suppress(Conflict):
             await self.control(job.id, "resume", actor=actor)
 
@@ -193,6 +225,8 @@ class Requests:
         tenant: str = DEFAULT_TENANT,
         limit: int | None = None,
         then: NewJob | None = None,
+        actor: Actor | str | None = None,
+        once: Once | None = None,
     ) -> Batch:
         """Create a batch, or find the one with this key. `then` is the job that starts when it has ended."""
         if limit is not None and not 1 <= limit <= MOST:
@@ -201,15 +235,18 @@ class Requests:
         op = OpenBatch(
             batch_id, checked_name("tenant", tenant), batch_id if key is None else checked_key(key), limit, then
         )
-        return batch_view(await self.group.do(op))
+        audit = None if actor is None else entry(actor, "batch.open", f"batch:{batch_id}", detail=key)
+        return batch_view(await self.ask(op, audit, once))
 
-    async def seal(self, batch_id: str) -> Batch:
+    async def seal(self, batch_id: str, *, actor: Actor | str | None = None) -> Batch:
         """No more members: the batch ends when those it has have ended."""
-        return batch_view(await self.group.do(Seal(batch_id)))
+        audit = None if actor is None else entry(actor, "batch.seal", f"batch:{batch_id}")
+        return batch_view(await self.ask(Seal(batch_id), audit))
 
-    async def retry_batch(self, batch_id: str) -> Batch:
+    async def retry_batch(self, batch_id: str, *, actor: Actor | str | None = None, once: Once | None = None) -> Batch:
         """Generation n+1: what failed runs again."""
-        return batch_view(await self.group.do(RetryBatch(batch_id, self.new_id(), self.new_id)))
+        audit = None if actor is None else entry(actor, "batch.retry", f"batch:{batch_id}")
+        return batch_view(await self.ask(RetryBatch(batch_id, self.new_id(), self.new_id), audit, once))
 
     async def members(self, batch_id: str) -> AsyncIterator[Job]:
         """Every member of a batch, with its result; one query a thousand."""
@@ -226,14 +263,28 @@ class Requests:
         await self.group.do(SetLimits(checked_limits(limits)))
 
     async def set_schedule(
-        self, name: str, cron: str, job: NewJob, *, timezone: str = "UTC", enabled: bool = True
+        self,
+        name: str,
+        cron: str,
+        job: NewJob,
+        *,
+        timezone: str = "UTC",
+        enabled: bool = True,
+        actor: Actor | str | None = None,
     ) -> None:
         """Start `job` by a cron expression, in a time zone. Changing the payload keeps the next firing."""
         next_due = Cron(cron, timezone).after(await self.store.now())
-        await self.group.do(SetSchedule(checked_key(name), job.tenant, cron, timezone, next_due, job, enabled))
+        audit = None
+        if actor is not None:
+            detail = f"{cron} {timezone} {job.workflow}{'' if enabled else ', off'}"
+            audit = entry(actor, "schedule.set", f"schedule:{name}", tenant=job.tenant, detail=detail)
+        await self.ask(SetSchedule(checked_key(name), job.tenant, cron, timezone, next_due, job, enabled), audit)
 
-    async def remove_schedule(self, name: str, *, tenant: str = DEFAULT_TENANT) -> bool:
-        gone: bool = await self.group.do(RemoveSchedule(name, tenant))
+    async def remove_schedule(
+        self, name: str, *, tenant: str = DEFAULT_TENANT, actor: Actor | str | None = None
+    ) -> bool:
+        audit = None if actor is None else entry(actor, "schedule.remove", f"schedule:{name}", tenant=tenant)
+        gone: bool = await self.ask(RemoveSchedule(name, tenant), audit)
         return gone
 
     async def write(self, *statements: Any) -> None:

@@ -22,9 +22,11 @@ from penstock.engine.errors import (
     StoreUnavailable,
     Transient,
 )
+from penstock.engine.meters import outcome_of
 from penstock.engine.model import FINAL, JobRow
 from penstock.engine.outcome import Again, Goto, Move
 from penstock.engine.retry import judge
+from penstock.engine.tracing import Span, about, trace_id_of
 from penstock.engine.watch import Interrupted
 from penstock.engine.workflow import Step, Workflow, encode
 from penstock.store.protocol import Commit, Landed
@@ -51,6 +53,7 @@ class Tick:
         "hard",
         "overtime",
         "soft",
+        "span",
         "task",
         "thread",
         "workflow",
@@ -61,6 +64,7 @@ class Tick:
         self.workflow = workflow
         self.context = Context(engine, row)
         self.task: asyncio.Task[Any] | None = None
+        self.span: Span | None = None
         self.thread: int | None = None
         self.began = 0.0
         self.soft: float | None = None
@@ -74,6 +78,13 @@ class Tick:
         """The job as this tick knows it; each commit gives a new one."""
         return self.context._row
 
+    def facts(self) -> dict[str, Any]:
+        """For log lines that are written while this tick runs."""
+        row = self.row
+        told = {"job": row.id, "workflow": row.workflow, "step": row.step, "attempt": row.attempt}
+        told |= {"tenant": row.tenant, "worker": row.worker, "trace_id": trace_id_of(row.id)}
+        return told if self.span is None else {**told, "span_id": self.span.id}
+
     async def run(self) -> float | None:
         """Never raises but for cancellation: whatever happens is a decision about the job. Returns in how many
         seconds the job is to be advanced again, or None."""
@@ -83,8 +94,12 @@ class Tick:
         engine.ticks[row.id] = self
         # What was asked of the job's last tick is answered: a clean-up step, or a resumed job, is not halted by it.
         engine.note_gate(row.id, row.gate)
+        engine.meters.claimed(row)
+        about.set(self.facts)
         try:
             while True:
+                if engine.tracer is not None:
+                    self.span = engine.tracer.tick(self.row)
                 move = await self._decide()
                 if self.abandoned:
                     return None
@@ -94,6 +109,7 @@ class Tick:
                     landed: Landed | None = await engine.group.do(Commit(move, known))
                 except Exception as error:
                     landed = await self._stored_after(error, move)
+                self._count(move, landed)
                 if landed is not None and (names := self.context._take_outputs()):
                     await engine.publish(names)
                 if landed is None:
@@ -105,8 +121,17 @@ class Tick:
                 self.context = Context(engine, landed.row)
         finally:
             self.context._close("the tick is over")
+            about.set(None)
+            if self.span is not None:
+                self.span.end("abandoned" if self.abandoned else "cancelled")
             if engine.ticks.get(job) is self:
                 del engine.ticks[job]
+
+    def _count(self, move: Move, landed: Landed | None) -> None:
+        after = None if landed is None else landed.row
+        self.engine.meters.ticked(self.row, move, after)
+        if self.span is not None:
+            self.span.end("lost" if after is None else outcome_of(move), error=move.error, after=after)
 
     async def _stored_after(self, error: Exception, move: Move) -> Landed | None:
         """A store that is away is waited for: the decision is not lost while this process lives. What the store
@@ -271,7 +296,7 @@ class Tick:
         limit = step.hard_timeout or 0.0
         move = self._failure(StepTimeout(f"step {step.name!r} was stopped after its hard limit of {limit:g} s"), step)
         self.context._close(f"it ran past its hard limit of {limit:g} s and the job was taken away from it")
-        await self._store(move)
+        self._count(move, await self._store(move))
 
 
 def told_error(error: BaseException) -> str:

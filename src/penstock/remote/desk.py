@@ -44,6 +44,7 @@ from penstock.engine.errors import (
     Transient,
 )
 from penstock.engine.identity import checked_key
+from penstock.engine.meters import KnownCall
 from penstock.engine.model import JobRow
 from penstock.remote.attic import Attic
 from penstock.remote.protocol import Accepted, Order, Plan, Remote
@@ -216,8 +217,17 @@ class CallDesk:
         intended: Intended = await self.engine.commit(Intend(job.id, job.epoch, new))
         if not intended.sends:
             return self._answer(intended.row, remote, digest)
+        self.engine.meters.call_intended(intended.row)
         order = replace(self.order(intended.row, request), prepared=plan.prepared)
-        return self._answer(await self._send(intended.row, order, remote, began), remote, digest)
+        try:
+            with self.traced(intended.row, "submit"):
+                return self._answer(await self._send(intended.row, order, remote, began), remote, digest)
+        finally:
+            self.engine.meters.call_left(call)
+
+    def traced(self, row: CallRow, what: str) -> contextlib.AbstractContextManager[None]:
+        tracer = self.engine.tracer
+        return contextlib.nullcontext() if tracer is None else tracer.call(row, what)
 
     def _check_place(self, last: CallRow, remote: Remote) -> None:
         """A call that was made at another place, and is not over, is that place's to go on with."""
@@ -238,7 +248,12 @@ class CallDesk:
             return row
         if remote.guarantee == "callee_dedup":
             return row
-        return await self.learn(Fact(call=row.id, kind="lost", error=INTERRUPTED, intent=row.submit_before))
+        self.engine.meters.call_begins(row)
+        lost = Fact(call=row.id, kind="lost", error=INTERRUPTED, intent=row.submit_before)
+        try:
+            return await self.learn(lost)
+        finally:
+            self.engine.meters.call_left(row.id)
 
     async def _planned(
         self, job: JobRow, remote: Remote, key: str, attempt: int, request: Any, digest: str, call: str
@@ -324,8 +339,13 @@ class CallDesk:
 
     async def learn(self, fact: Fact) -> CallRow:
         """Facts about money land even if the step that learned them is stopped meanwhile."""
-        landing = self.engine.in_background(self.engine.commit(Learn(fact)))
+        landing = self.engine.in_background(self._land(fact, self.engine.meters.known_call(fact.call)))
         row: CallRow = await asyncio.shield(landing)
+        return row
+
+    async def _land(self, fact: Fact, known: KnownCall | None) -> CallRow:
+        row: CallRow = await self.engine.commit(Learn(fact))
+        self.engine.meters.call_learned(row, known)
         return row
 
     def _answer(self, row: CallRow, remote: Remote, digest: str) -> Call:

@@ -117,6 +117,7 @@ class Tending:
             log.error("call %s (%s %s) cannot be looked after here: %s", row.id, row.remote, row.key, error)
             return
         renewing = asyncio.ensure_future(self._renew(row))
+        self._engine.meters.call_begins(row)
         try:
             await self._look_with(remote, row, self._desk.order(row))
         except asyncio.CancelledError:
@@ -126,6 +127,7 @@ class Tending:
             log.error("call %s (%s %s)", row.id, row.remote, row.key, exc_info=error)
         finally:
             renewing.cancel()
+            self._engine.meters.call_left(row.id)
 
     async def _renew(self, row: CallRow) -> None:
         """A large result may be long on its way home."""
@@ -230,7 +232,8 @@ class Tending:
 
     async def _collect(self, row: CallRow, order: Order, remote: Remote) -> None:
         try:
-            collected = await remote.collect(order, row.provider_id or "")
+            with self._desk.traced(row, "collect"):
+                collected = await remote.collect(order, row.provider_id or "")
         except ResultGone as error:
             # It was done, so it was paid: as much as it may cost, where nobody can say how much it did.
             lost = Fact(call=row.id, kind="failed", error=str(error), cost=row.estimate)

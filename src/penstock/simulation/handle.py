@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from penstock.engine.audit import AuditRow
 from penstock.engine.call import CallRow
 from penstock.engine.errors import CommitUnknown, StoreUnavailable
 from penstock.engine.model import Event, JobRow
@@ -13,18 +14,25 @@ from penstock.simulation.broker import Broker
 from penstock.simulation.world import Machine
 from penstock.store.protocol import (
     Applied,
+    AuditFilter,
+    BatchFilter,
     BatchRow,
     Budget,
     CallFilter,
+    Change,
     Cost,
     CostFilter,
     JobFilter,
     Keeper,
+    LockFilter,
     LockRow,
+    LogLine,
     Member,
     Op,
     ScheduleRow,
+    SessionRow,
     Store,
+    TokenRow,
     WorkerRow,
 )
 
@@ -110,8 +118,41 @@ class FaultyStore:
     async def members(self, batch_id: str, *, after: str = "", limit: int = 1000) -> list[Member]:
         return await self._read(lambda: self._inner.members(batch_id, after=after, limit=limit))
 
-    async def locks(self, *, tenant: str | None = None) -> list[LockRow]:
-        return await self._read(lambda: self._inner.locks(tenant=tenant))
+    async def locks(self, where: LockFilter | None = None) -> list[LockRow]:
+        return await self._read(lambda: self._inner.locks(where))
+
+    async def batches(self, where: BatchFilter) -> list[BatchRow]:
+        return await self._read(lambda: self._inner.batches(where))
+
+    async def changes(self, after: int, *, also: Sequence[int] = (), limit: int = 1000) -> list[Change]:
+        return await self._read(lambda: self._inner.changes(after, also=also, limit=limit))
+
+    async def last_change(self) -> int:
+        return await self._read(self._inner.last_change)
+
+    async def logs(self, job_id: str, *, limit: int = 1000) -> list[LogLine]:
+        return await self._read(lambda: self._inner.logs(job_id, limit=limit))
+
+    async def backlog(self, most: int) -> int:
+        return await self._read(lambda: self._inner.backlog(most))
+
+    async def audit(self, where: AuditFilter) -> list[AuditRow]:
+        return await self._read(lambda: self._inner.audit(where))
+
+    async def tokens(self, *, hash: str | None = None, id: str | None = None) -> list[TokenRow]:
+        return await self._read(lambda: self._inner.tokens(hash=hash, id=id))
+
+    async def session(self, hash: str) -> SessionRow | None:
+        return await self._read(lambda: self._inner.session(hash))
+
+    async def meters(self) -> list[tuple[str, str, float]]:
+        return await self._read(self._inner.meters)
+
+    async def series(self, names: Sequence[str], since: float) -> list[tuple[float, str, str, float]]:
+        return await self._read(lambda: self._inner.series(names, since))
+
+    async def cursor(self, name: str) -> str | None:
+        return await self._read(lambda: self._inner.cursor(name))
 
     async def workers(self) -> list[WorkerRow]:
         return await self._read(self._inner.workers)

@@ -24,7 +24,10 @@ from penstock.store import encoding
 from penstock.store.memory_calls import MemoryCalls
 from penstock.store.protocol import (
     ANY_QUEUE,
+    AddMeters,
+    Announce,
     Applied,
+    Asked,
     BatchRow,
     Beat,
     Budget,
@@ -33,6 +36,7 @@ from penstock.store.protocol import (
     ClaimJob,
     Commit,
     Control,
+    DropSession,
     Fire,
     HandBack,
     Intend,
@@ -40,16 +44,23 @@ from penstock.store.protocol import (
     Landed,
     Learn,
     Leave,
+    LockFilter,
     LockRow,
+    LogLine,
     Member,
     Note,
     Op,
     OpenBatch,
+    PutSession,
+    PutToken,
+    Record,
     RemoveSchedule,
     RetryBatch,
+    RevokeToken,
     ScheduleRow,
     Seal,
     SetBudget,
+    SetCursor,
     SetLimits,
     SetSchedule,
     Submit,
@@ -58,6 +69,7 @@ from penstock.store.protocol import (
     TakeLock,
     Tidied,
     Tidy,
+    TouchToken,
     WorkerRow,
     Write,
     in_order,
@@ -73,6 +85,7 @@ class MemoryStore(MemoryCalls):
     url = "memory://"
 
     def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__()
         self.clock = clock or SystemClock()
         self.rows: dict[str, JobRow] = {}
         self.runs: dict[tuple[str, str, str], list[str]] = {}
@@ -110,7 +123,7 @@ class MemoryStore(MemoryCalls):
         self._replay = replay
         for place, op in in_order(ops):
             try:
-                answers[place] = self._DO[type(op)](self, op)
+                answers[place] = self._do(op)
             except PenstockError as refused:
                 answers[place] = refused
         hints = self._hints
@@ -118,6 +131,9 @@ class MemoryStore(MemoryCalls):
             for listener in list(self._listeners):
                 listener(set(hints))
         return Applied(answers, hints, None if self._first_due is None else self._first_due - self._now())
+
+    def _do(self, op: Op) -> Any:
+        return self._DO[type(op)](self, op)
 
     def _submit(self, op: Submit) -> list[Submitted]:
         self._check(op.jobs)
@@ -215,7 +231,7 @@ class MemoryStore(MemoryCalls):
 
     def _settle(self, row: JobRow, event: Event) -> None:
         """After any change of a row: its history, what it no longer holds, and who is waiting for that."""
-        self.events[row.id].append(event)
+        self._tell(row.id, event)
         self._announce(row)
         if row.phase != "held" and (self.limit_rows or row.batch):
             self._hints.add(ANY_QUEUE)
@@ -243,6 +259,10 @@ class MemoryStore(MemoryCalls):
         if not refused:
             self._check_effects(move, before)
         self._settle(row, lifecycle.told(row, move, now=self._now(), ran=ran, refused=refused))
+        if move.logs:
+            self.log_lines.setdefault(row.id, []).extend(
+                LogLine(at, *ran, level, text) for at, level, text in move.logs
+            )
         if not refused:
             self.written.extend(move.writes)
             for name in move.release:
@@ -393,7 +413,7 @@ class MemoryStore(MemoryCalls):
                 raise Conflict(f"job {row.id} has been run again already")
             self._inherit_calls(new.id, row.id)
             row = self._create(new, row.run + 1)
-            self.events[row.id].append(Event(row.id, now, "retry", row.step, row.status, worker=op.actor))
+            self._tell(row.id, Event(row.id, now, "retry", row.step, row.status, worker=op.actor))
             return _copied(row)
         lifecycle.control(row, op.action, reason=op.reason, now=now, by_tenant=tenants_limited(self.limit_rows))
         self._settle(row, Event(row.id, now, op.action, row.step, row.status, worker=op.actor, note=op.reason))
@@ -547,6 +567,7 @@ class MemoryStore(MemoryCalls):
                 dropped += 1
         if op.keep_completed is not None:
             self._drop_batches(self._now() - op.keep_completed)
+        self._tidy_records(op.keep_audit)
         return Tidied(done.given_up, done.woken, dropped)
 
     def _drop_batches(self, cutoff: float) -> None:
@@ -568,7 +589,7 @@ class MemoryStore(MemoryCalls):
     def _drop(self, row: JobRow) -> None:
         """What somebody may submit again keeps its key; the rest goes."""
         runs = self.runs[row.tenant, row.workflow, row.key]
-        self.events[row.id] = []
+        self._forget(row.id)
         self._strip_calls(row.id)
         for members in self.member_rows.values():
             members.pop(row.id, None)
@@ -601,6 +622,16 @@ class MemoryStore(MemoryCalls):
         Learn: MemoryCalls._learn,
         TakeCalls: MemoryCalls._take_calls,
         SetBudget: MemoryCalls._set_budget,
+        Asked: MemoryCalls._asked,
+        Record: MemoryCalls._record,
+        Announce: MemoryCalls._announce_line,
+        PutToken: MemoryCalls._put_token,
+        RevokeToken: MemoryCalls._revoke_token,
+        TouchToken: MemoryCalls._touch_token,
+        PutSession: MemoryCalls._put_session,
+        DropSession: MemoryCalls._drop_session,
+        AddMeters: MemoryCalls._add_meters,
+        SetCursor: MemoryCalls._set_cursor,
     }
 
     async def job(self, job_id: str) -> JobRow | None:
@@ -616,6 +647,10 @@ class MemoryStore(MemoryCalls):
             and (where.key is None or row.key == where.key)
             and (where.batch is None or row.id in self.member_rows.get(where.batch, {}))
             and (where.before is None or row.id < where.before)
+            and (where.after is None or row.id > where.after)
+            and (where.parent is None or row.parent == where.parent)
+            and (where.ids is None or row.id in where.ids)
+            and (not where.dead or self._is_dead(row))
         ]
         return [_copied(row) for row in sorted(found, key=lambda r: r.id, reverse=True)[: where.limit]]
 
@@ -636,11 +671,20 @@ class MemoryStore(MemoryCalls):
         members = sorted(self.member_rows.get(batch_id, {}).items())
         return [Member(batch_id, job, ended) for job, ended in members if job > after][:limit]
 
-    async def locks(self, *, tenant: str | None = None) -> list[LockRow]:
-        return sorted(
-            (lock for lock in self.lock_rows.values() if tenant in (None, lock.tenant)),
-            key=lambda k: (k.tenant, k.name),
-        )
+    def _is_dead(self, row: JobRow) -> bool:
+        return row.status == "failed" and self.runs[row.tenant, row.workflow, row.key][-1] == row.id
+
+    async def locks(self, where: LockFilter | None = None) -> list[LockRow]:
+        where = where or LockFilter()
+        found = [
+            lock
+            for key, lock in self.lock_rows.items()
+            if where.tenant in (None, lock.tenant)
+            and where.job in (None, lock.job)
+            and where.name in (None, lock.name)
+            and (where.after is None or key > where.after)
+        ]
+        return sorted(found, key=lambda k: (k.tenant, k.name))[: where.limit]
 
     async def workers(self) -> list[WorkerRow]:
         holds: dict[str | None, int] = {}

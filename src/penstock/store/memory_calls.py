@@ -25,6 +25,7 @@ from penstock.engine.call import (
 from penstock.engine.clock import to_the_tick
 from penstock.engine.errors import Halted, NotFound
 from penstock.engine.model import FINAL, Event, JobRow
+from penstock.store.memory_records import MemoryRecords
 from penstock.store.protocol import (
     ANY_QUEUE,
     Budget,
@@ -41,7 +42,7 @@ from penstock.store.protocol import (
 _TOLD = frozenset({"submitted", "overdue", "quarantined", *ENDED})
 
 
-class MemoryCalls:
+class MemoryCalls(MemoryRecords):
     """Mixed into the memory store."""
 
     rows: dict[str, JobRow]
@@ -134,7 +135,8 @@ class MemoryCalls:
             note = f"{row.remote} {row.key}#{row.attempt}"
             note += f" {row.provider_id}" if row.provider_id else ""
             note += f": {row.error}" if row.error else ""
-            self.events[job.id].append(
+            self._tell(
+                job.id,
                 Event(
                     job.id,
                     self._now(),
@@ -143,7 +145,7 @@ class MemoryCalls:
                     job.status,
                     worker=row.decided_by,
                     note=note[:2000],
-                )
+                ),
             )
         if row.state in RESTING:
             before = (job.phase, job.due)

@@ -319,18 +319,34 @@ class Once:
     digest: str
 
 
+Askable = (
+    Submit
+    | Control
+    | OpenBatch
+    | Seal
+    | RetryBatch
+    | SetLimits
+    | SetSchedule
+    | RemoveSchedule
+    | Learn
+    | SetBudget
+    | PutToken
+    | RevokeToken
+    | PutSession
+    | DropSession
+)
+
+
 @dataclass(slots=True, frozen=True)
 class Asked:
     """An operation that somebody answers for: its audit entry is written in the same transaction, if it was not
     refused; with `once`, what was answered the first time is answered again, and nothing is done (`Submit`,
     `OpenBatch` and `RetryBatch` only). Answers what the operation answers."""
 
-    op: Submit | Control | OpenBatch | Seal | RetryBatch | SetSchedule | RemoveSchedule | Learn | SetBudget | _AskedToo
+    op: Askable
     audit: AuditEntry | None = None
     once: Once | None = None
 
-
-_AskedToo = SetLimits | PutToken | RevokeToken | PutSession | DropSession
 
 Op = (
     Submit
@@ -603,13 +619,13 @@ class LockFilter:
 
 @dataclass(slots=True, frozen=True)
 class AuditFilter:
-    """Which entries of the audit log to list, newest first; `before` is the number to go on from."""
+    """Which entries of the audit log to list, newest first; `before` is the id to go on from."""
 
     tenant: str | None = None
     actor: str | None = None
     action: str | None = None
     target: str | None = None
-    before: int | None = None
+    before: str | None = None
     limit: int = 50
 
 
@@ -696,7 +712,7 @@ class Store(Protocol):
         """How many jobs are claimable now; counts no further than `most`."""
         ...
 
-    async def locks(self, where: LockFilter = LockFilter()) -> list[LockRow]: ...  # noqa: B008
+    async def locks(self, where: LockFilter | None = None) -> list[LockRow]: ...
 
     async def audit(self, where: AuditFilter) -> list[AuditRow]: ...
 
@@ -778,12 +794,21 @@ def in_order(ops: Sequence[Op]) -> list[tuple[int, Op]]:
 
 
 def _rank(op: Op) -> int:
+    if type(op) is Asked:
+        return _rank(op.op)
     if type(op) is Commit:
         return 1 if brings_along(op.move) else 0
     return _RANKS.get(type(op), 3)
 
 
-_RANKS: dict[type, int] = {Submit: 2, TakeCalls: 4, Intend: 5, ClaimJob: 6, Claim: 7}
+_RANKS: dict[type, int] = {
+    Submit: 2,
+    TakeCalls: 4,
+    Intend: 5,
+    ClaimJob: 6,
+    Claim: 7,
+    **dict.fromkeys((Record, TouchToken, AddMeters, SetCursor), 8),
+}
 
 
 def brings_along(move: Move) -> bool:

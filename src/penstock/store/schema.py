@@ -97,6 +97,8 @@ history = Table(
     Column("took", Float(53)),
     Column("worker", _Text),
     Column("note", _Text),
+    # A number must never come again: readers keep how far they have come.
+    sqlite_autoincrement=True,
 )  # fmt: skip
 
 batches = Table(
@@ -252,7 +254,7 @@ logs = Table(
 
 audit = Table(
     "audit", metadata,
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("id", _Text, primary_key=True),
     Column("at", Float(53), nullable=False, index=True),
     Column("actor", _Text, nullable=False),
     Column("action", _Text, nullable=False),

@@ -12,8 +12,8 @@ from importlib import resources
 
 from penstock.engine.errors import SchemaMismatch
 
-HEAD = "0002"
-REVISIONS: tuple[str, ...] = ("0001", "0002")
+HEAD = "0003"
+REVISIONS: tuple[str, ...] = ("0001", "0002", "0003")
 
 
 def whole_schema(dialect: str) -> str:

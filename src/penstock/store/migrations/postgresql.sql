@@ -194,3 +194,81 @@ CREATE TABLE holds (
 );
 CREATE INDEX ix_holds_call ON holds (call);
 UPDATE alembic_version SET version_num='0002' WHERE alembic_version.version_num = '0001';
+CREATE TABLE answers (
+    scope TEXT COLLATE "C" NOT NULL,
+    key TEXT COLLATE "C" NOT NULL,
+    digest TEXT COLLATE "C" NOT NULL,
+    answer TEXT COLLATE "C",
+    at FLOAT(53) NOT NULL,
+    PRIMARY KEY (scope, key)
+);
+CREATE INDEX ix_answers_at ON answers (at);
+CREATE TABLE audit (
+    id TEXT COLLATE "C" NOT NULL,
+    at FLOAT(53) NOT NULL,
+    actor TEXT COLLATE "C" NOT NULL,
+    action TEXT COLLATE "C" NOT NULL,
+    target TEXT COLLATE "C" NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    via TEXT COLLATE "C" NOT NULL,
+    address TEXT COLLATE "C",
+    detail TEXT COLLATE "C",
+    PRIMARY KEY (id)
+);
+CREATE INDEX audit_by_target ON audit (target, id);
+CREATE INDEX audit_by_tenant ON audit (tenant, id);
+CREATE INDEX ix_audit_at ON audit (at);
+CREATE TABLE cursors (
+    name TEXT COLLATE "C" NOT NULL,
+    place TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (name)
+);
+CREATE TABLE logs (
+    id BIGSERIAL NOT NULL,
+    job TEXT COLLATE "C" NOT NULL,
+    at FLOAT(53) NOT NULL,
+    step TEXT COLLATE "C" NOT NULL,
+    attempt INTEGER NOT NULL,
+    level TEXT COLLATE "C" NOT NULL,
+    text TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (id)
+);
+CREATE INDEX ix_logs_job ON logs (job);
+CREATE TABLE meters (
+    name TEXT COLLATE "C" NOT NULL,
+    labels TEXT COLLATE "C" NOT NULL,
+    value FLOAT(53) NOT NULL,
+    PRIMARY KEY (name, labels)
+);
+CREATE TABLE series (
+    minute FLOAT(53) NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    labels TEXT COLLATE "C" NOT NULL,
+    value FLOAT(53) NOT NULL,
+    PRIMARY KEY (minute, name, labels)
+);
+CREATE TABLE sessions (
+    hash TEXT COLLATE "C" NOT NULL,
+    token TEXT COLLATE "C" NOT NULL,
+    csrf TEXT COLLATE "C" NOT NULL,
+    created FLOAT(53) NOT NULL,
+    expires FLOAT(53) NOT NULL,
+    PRIMARY KEY (hash)
+);
+CREATE INDEX ix_sessions_expires ON sessions (expires);
+CREATE INDEX ix_sessions_token ON sessions (token);
+CREATE TABLE tokens (
+    id TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    hash TEXT COLLATE "C" NOT NULL,
+    scopes TEXT COLLATE "C" NOT NULL,
+    tenant TEXT COLLATE "C",
+    created FLOAT(53) NOT NULL,
+    expires FLOAT(53),
+    used FLOAT(53),
+    revoked FLOAT(53),
+    PRIMARY KEY (id),
+    UNIQUE (hash),
+    UNIQUE (name)
+);
+UPDATE alembic_version SET version_num='0003' WHERE alembic_version.version_num = '0002';

@@ -193,3 +193,87 @@ CREATE TABLE holds (
 );
 CREATE INDEX ix_holds_call ON holds (call);
 UPDATE alembic_version SET version_num='0002' WHERE alembic_version.version_num = '0001';
+DROP INDEX ix_history_job;
+ALTER TABLE history RENAME TO old_history;
+CREATE TABLE history (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, job TEXT NOT NULL, at FLOAT NOT NULL, kind TEXT NOT NULL, step TEXT NOT NULL, status TEXT NOT NULL, epoch INTEGER NOT NULL, move INTEGER NOT NULL, attempt INTEGER NOT NULL, took FLOAT, worker TEXT, note TEXT);
+INSERT INTO history SELECT * FROM old_history ORDER BY id;
+DROP TABLE old_history;
+CREATE INDEX ix_history_job ON history (job);
+CREATE TABLE answers (
+    scope TEXT NOT NULL,
+    "key" TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    answer TEXT,
+    at FLOAT NOT NULL,
+    PRIMARY KEY (scope, "key")
+);
+CREATE INDEX ix_answers_at ON answers (at);
+CREATE TABLE audit (
+    id TEXT NOT NULL,
+    at FLOAT NOT NULL,
+    actor TEXT NOT NULL,
+    action TEXT NOT NULL,
+    target TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    via TEXT NOT NULL,
+    address TEXT,
+    detail TEXT,
+    PRIMARY KEY (id)
+);
+CREATE INDEX audit_by_target ON audit (target, id);
+CREATE INDEX audit_by_tenant ON audit (tenant, id);
+CREATE INDEX ix_audit_at ON audit (at);
+CREATE TABLE cursors (
+    name TEXT NOT NULL,
+    place TEXT NOT NULL,
+    PRIMARY KEY (name)
+);
+CREATE TABLE logs (
+    id INTEGER NOT NULL,
+    job TEXT NOT NULL,
+    at FLOAT NOT NULL,
+    step TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    level TEXT NOT NULL,
+    text TEXT NOT NULL,
+    PRIMARY KEY (id)
+);
+CREATE INDEX ix_logs_job ON logs (job);
+CREATE TABLE meters (
+    name TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    value FLOAT NOT NULL,
+    PRIMARY KEY (name, labels)
+);
+CREATE TABLE series (
+    minute FLOAT NOT NULL,
+    name TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    value FLOAT NOT NULL,
+    PRIMARY KEY (minute, name, labels)
+);
+CREATE TABLE sessions (
+    hash TEXT NOT NULL,
+    token TEXT NOT NULL,
+    csrf TEXT NOT NULL,
+    created FLOAT NOT NULL,
+    expires FLOAT NOT NULL,
+    PRIMARY KEY (hash)
+);
+CREATE INDEX ix_sessions_expires ON sessions (expires);
+CREATE INDEX ix_sessions_token ON sessions (token);
+CREATE TABLE tokens (
+    id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    scopes TEXT NOT NULL,
+    tenant TEXT,
+    created FLOAT NOT NULL,
+    expires FLOAT,
+    used FLOAT,
+    revoked FLOAT,
+    PRIMARY KEY (id),
+    UNIQUE (hash),
+    UNIQUE (name)
+);
+UPDATE alembic_version SET version_num='0003' WHERE alembic_version.version_num = '0002';

@@ -94,6 +94,8 @@ class Commits(Submits):
         refused = _cancel_wins(row, move)
         lifecycle.land(row, move, now=self.now, by_tenant=self.by_tenant)
         self.events.append(lifecycle.told(row, move, now=self.now, ran=ran, refused=refused))
+        if move.logs:
+            self.lines.extend((row.id, at, *ran, level, text) for at, level, text in move.logs)
         if row.phase == "held" and row.lane == lane:
             moved.kept.append(row)
         else:

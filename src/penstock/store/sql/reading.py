@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from penstock.engine.audit import AUDIT_COLUMNS, AuditRow
 from penstock.engine.call import CALL_COLUMNS, LIVE, CallRow
 from penstock.engine.lane import AFTER_SLASH, parse
 from penstock.engine.model import EVENT_COLUMNS, JOB_COLUMNS, Event, JobRow
 from penstock.store.protocol import (
+    SESSION_COLUMNS,
+    TOKEN_COLUMNS,
+    AuditFilter,
+    BatchFilter,
     BatchRow,
     Budget,
     CallFilter,
+    Change,
     Cost,
     CostFilter,
     JobFilter,
+    LockFilter,
     LockRow,
+    LogLine,
     Member,
     ScheduleRow,
+    SessionRow,
+    TokenRow,
     WorkerRow,
 )
 from penstock.store.sql.statements import BATCH_COLUMNS
@@ -24,6 +35,7 @@ from penstock.store.sql.statements import BATCH_COLUMNS
 _JOB = ", ".join(f'j."{c}"' for c in JOB_COLUMNS)
 _CALL = ", ".join(f'c."{c}"' for c in CALL_COLUMNS)
 _EVENT = ", ".join(f'"{c}"' for c in EVENT_COLUMNS)
+_EVENT_OF = ", ".join(f'h."{c}"' for c in EVENT_COLUMNS)
 _BATCH = ", ".join(f'"{c}"' for c in BATCH_COLUMNS)
 
 
@@ -53,6 +65,20 @@ class Reading:
         if where.before is not None:
             tests.append("j.id < ?")
             args.append(where.before)
+        if where.after is not None:
+            tests.append("j.id > ?")
+            args.append(where.after)
+        if where.parent is not None:
+            tests.append("j.parent = ?")
+            args.append(where.parent)
+        if where.ids is not None:
+            tests.append(f"j.id IN ({', '.join('?' * len(where.ids))})" if where.ids else "1 = 0")
+            args.extend(where.ids)
+        if where.dead:
+            tests.append(
+                "j.status = 'failed' AND NOT EXISTS (SELECT 1 FROM jobs n WHERE n.tenant = j.tenant"
+                " AND n.workflow = j.workflow AND n.key = j.key AND n.run = j.run + 1)"
+            )
         condition = f"WHERE {' AND '.join(tests)}" if tests else ""
         found = await self.rows(
             f"SELECT {_JOB} FROM jobs j {condition} ORDER BY j.id DESC LIMIT ?", (*args, where.limit)
@@ -81,10 +107,99 @@ class Reading:
         )
         return [Member(*values) for values in found]
 
-    async def locks(self, *, tenant: str | None = None) -> list[LockRow]:
-        condition, args = ("WHERE tenant = ?", (tenant,)) if tenant is not None else ("", ())
-        found = await self.rows(f"SELECT tenant, name, job, taken FROM locks {condition} ORDER BY tenant, name", args)
+    async def batches(self, where: BatchFilter) -> list[BatchRow]:
+        tests, args = _equal(("tenant", where.tenant), ("key", where.key))
+        if where.open is not None:
+            tests.append("finished IS NULL" if where.open else "finished IS NOT NULL")
+        if where.before is not None:
+            tests.append("id < ?")
+            args.append(where.before)
+        found = await self.rows(
+            f"SELECT {_BATCH} FROM batches {_where(tests)} ORDER BY id DESC LIMIT ?", (*args, where.limit)
+        )
+        return [BatchRow(*values) for values in found]
+
+    async def changes(self, after: int, *, also: Sequence[int] = (), limit: int = 1000) -> list[Change]:
+        source = (
+            f"SELECT h.id, {_EVENT_OF}, j.tenant, j.workflow, j.key, j.run, j.batch"
+            " FROM history h JOIN jobs j ON j.id = h.job"
+        )
+        found = await self.rows(f"{source} WHERE h.id > ? ORDER BY h.id LIMIT ?", (after, limit))
+        if also:
+            marks = ", ".join("?" * len(also))
+            found = sorted([*await self.rows(f"{source} WHERE h.id IN ({marks})", tuple(also)), *found])
+        end = 1 + len(EVENT_COLUMNS)
+        return [Change(values[0], Event(*values[1:end]), *values[end:]) for values in found]
+
+    async def last_change(self) -> int:
+        return int((await self.rows("SELECT coalesce(max(id), 0) FROM history", ()))[0][0])
+
+    async def logs(self, job_id: str, *, limit: int = 1000) -> list[LogLine]:
+        found = await self.rows(
+            'SELECT "at", step, attempt, level, "text" FROM logs WHERE job = ? ORDER BY id DESC LIMIT ?',
+            (job_id, limit),
+        )
+        return [LogLine(*values) for values in reversed(found)]
+
+    async def backlog(self, most: int) -> int:
+        found = await self.rows("SELECT count(*) FROM (SELECT 1 FROM jobs WHERE phase = 'ready' LIMIT ?) q", (most,))
+        return int(found[0][0])
+
+    async def locks(self, where: LockFilter | None = None) -> list[LockRow]:
+        where = where or LockFilter()
+        tests, args = _equal(("tenant", where.tenant), ("job", where.job), ("name", where.name))
+        if where.after is not None:
+            tests.append("(tenant, name) > (?, ?)")
+            args.extend(where.after)
+        found = await self.rows(
+            f"SELECT tenant, name, job, taken FROM locks {_where(tests)} ORDER BY tenant, name LIMIT ?",
+            (*args, where.limit),
+        )
         return [LockRow(*values) for values in found]
+
+    async def audit(self, where: AuditFilter) -> list[AuditRow]:
+        tests, args = _equal(
+            ("tenant", where.tenant), ("actor", where.actor), ("action", where.action), ("target", where.target)
+        )
+        if where.before is not None:
+            tests.append("id < ?")
+            args.append(where.before)
+        found = await self.rows(
+            f"SELECT {', '.join(AUDIT_COLUMNS)} FROM audit {_where(tests)} ORDER BY id DESC LIMIT ?",
+            (*args, where.limit),
+        )
+        return [AuditRow(*values) for values in found]
+
+    async def tokens(self, *, hash: str | None = None, id: str | None = None) -> list[TokenRow]:
+        tests, args = _equal(("hash", hash), ("id", id))
+        found = await self.rows(
+            f"SELECT {', '.join(TOKEN_COLUMNS)} FROM tokens {_where(tests)} ORDER BY name", tuple(args)
+        )
+        return [TokenRow(*values) for values in found]
+
+    async def session(self, hash: str) -> SessionRow | None:
+        found = await self.rows(f"SELECT {', '.join(SESSION_COLUMNS)} FROM sessions WHERE hash = ?", (hash,))
+        if not found or found[0][-1] <= await self.now():
+            return None
+        return SessionRow(*found[0])
+
+    async def now(self) -> float:
+        raise NotImplementedError
+
+    async def meters(self) -> list[tuple[str, str, float]]:
+        return await self.rows('SELECT name, labels, "value" FROM meters ORDER BY name, labels', ())
+
+    async def series(self, names: Sequence[str], since: float) -> list[tuple[float, str, str, float]]:
+        marks = ", ".join("?" * len(names))
+        return await self.rows(
+            f'SELECT "minute", name, labels, "value" FROM series WHERE "minute" >= ? AND name IN ({marks})'
+            ' ORDER BY "minute", name, labels',
+            (since, *names),
+        )
+
+    async def cursor(self, name: str) -> str | None:
+        found = await self.rows("SELECT place FROM cursors WHERE name = ?", (name,))
+        return found[0][0] if found else None
 
     async def workers(self) -> list[WorkerRow]:
         found = await self.rows(
@@ -215,3 +330,13 @@ class Reading:
             (),
         )
         return found[0][0]  # type: ignore[no-any-return]
+
+
+def _equal(*pairs: tuple[str, Any]) -> tuple[list[str], list[Any]]:
+    """Tests for the columns that must have a value, and the values."""
+    given = [(column, value) for column, value in pairs if value is not None]
+    return [f"{column} = ?" for column, _ in given], [value for _, value in given]
+
+
+def _where(tests: list[str]) -> str:
+    return f"WHERE {' AND '.join(tests)}" if tests else ""

@@ -17,12 +17,15 @@ from penstock.engine.model import Event, JobRow, NewJob
 from penstock.store import encoding
 from penstock.store.protocol import (
     ANY_QUEUE,
+    AddMeters,
+    Announce,
     Applied,
     Beat,
     Claim,
     ClaimJob,
     Commit,
     Control,
+    DropSession,
     Fire,
     HandBack,
     Intend,
@@ -31,10 +34,15 @@ from penstock.store.protocol import (
     Note,
     Op,
     OpenBatch,
+    PutSession,
+    PutToken,
+    Record,
     RemoveSchedule,
     RetryBatch,
+    RevokeToken,
     Seal,
     SetBudget,
+    SetCursor,
     SetLimits,
     SetSchedule,
     Submit,
@@ -42,24 +50,28 @@ from penstock.store.protocol import (
     TakeLock,
     Tidied,
     Tidy,
+    TouchToken,
     Write,
 )
-from penstock.store.sql.calls import Calls
 from penstock.store.sql.commits import lost
+from penstock.store.sql.records import Records
 from penstock.store.sql.requests import Ask, Contended, Guarded, Opening, Steps, Tell
 
 
-class Script(Calls):
+class Script(Records):
     """A group of operations on its way; the parts it is made of are its bases."""
 
     def run(self) -> Steps[Applied]:
         self.now, self.limits = yield Opening()
         self.by_tenant = tenants_limited(self.limits)
         answers: list[Any] = [None] * len(self.ops)
+        recalled: dict[int, int] = (yield from self._recall(answers)) if self.asked else {}
         commits: list[tuple[int, Commit]] = []
         submits: list[tuple[int, tuple[NewJob, ...]]] = []
         one_by_one: list[tuple[int, Op]] = []
         for place, op in enumerate(self.ops):
+            if place in recalled:
+                continue
             if type(op) is Commit:
                 commits.append((place, op))
             elif type(op) is Submit:
@@ -73,7 +85,7 @@ class Script(Calls):
                 yield from self._commits(others, answers)
         if submits:
             yield from self._submits(submits, answers)
-        for kinds in (_OTHERS, _LOOKING, _SENDING, _BY_ID, _BY_PRIORITY):
+        for kinds in (_OTHERS, _LOOKING, _SENDING, _BY_ID, _BY_PRIORITY, _LAST):
             if kinds is _SENDING:
                 yield from self._hold_names()
             for place, op in one_by_one:
@@ -84,6 +96,8 @@ class Script(Calls):
                     answers[place] = yield from handler(self, op)
                 except PenstockError as refused:
                     answers[place] = refused
+        if self.asked:
+            yield from self._remember(answers, recalled)
         return Applied(answers, self.hints, None if self.first_due is None else self.first_due - self.now)
 
     def _take_lock(self, op: TakeLock) -> Steps[bool]:
@@ -212,6 +226,7 @@ class Script(Calls):
                 continue
             dropped += len(old)
             yield Tell("drop_history", [(job,) for job, _ in old])
+            yield Tell("drop_logs", [(job,) for job, _ in old])
             yield Tell("drop_members", [(job,) for job, _ in old])
             yield Tell("strip_calls", [(job,) for job, _ in old])
             stripped = [(job,) for job, tombstone in old if tombstone]
@@ -222,6 +237,7 @@ class Script(Calls):
                 yield Tell("drop_jobs", gone)
         if op.keep_completed is not None:
             yield Tell("drop_batches", [(self.now - op.keep_completed,)])
+        yield from self._tidy_records(op.keep_audit)
         return Tidied(given_up, woken, dropped)
 
 
@@ -245,8 +261,20 @@ _OTHERS: dict[type, Handler] = {
     Write: Script._write,
     Learn: Script._learn,
     SetBudget: Script._set_budget,
+    Announce: Script._announce_line,
+    PutToken: Script._put_token,
+    RevokeToken: Script._revoke_token,
+    PutSession: Script._put_session,
+    DropSession: Script._drop_session,
 }
 _LOOKING: dict[type, Handler] = {TakeCalls: Script._take_calls}
 _SENDING: dict[type, Handler] = {Intend: Script._intend}
 _BY_ID: dict[type, Handler] = {ClaimJob: Script.claim_job}
 _BY_PRIORITY: dict[type, Handler] = {Claim: Script.claim}
+# Rows that every process writes: held as short as can be, and nothing is waited for after them.
+_LAST: dict[type, Handler] = {
+    Record: Script._record,
+    TouchToken: Script._touch_token,
+    AddMeters: Script._add_meters,
+    SetCursor: Script._set_cursor,
+}

@@ -9,6 +9,7 @@ from penstock.engine.lane import Limits
 from penstock.engine.model import CHANGING_COLUMNS, FINAL, JOB_COLUMNS, Event, JobRow
 from penstock.store.protocol import (
     ANY_QUEUE,
+    Asked,
     Op,
 )
 from penstock.store.sql.requests import Ask, Steps, Tell
@@ -23,7 +24,8 @@ class Settling:
     """The state of one transaction while it runs. `exact`: nobody else writes meanwhile, so nothing is passed over."""
 
     def __init__(self, ops: Sequence[Op], *, replay: bool, exact: bool) -> None:
-        self.ops = ops
+        self.asked = {place: op for place, op in enumerate(ops) if type(op) is Asked}
+        self.ops: Sequence[Op] = [op.op if type(op) is Asked else op for op in ops] if self.asked else ops
         self.replay = replay
         self.exact = exact
         self.now = 0.0
@@ -31,6 +33,7 @@ class Settling:
         self.by_tenant = False
         self.hints: set[str] = set()
         self.events: list[Event] = []
+        self.lines: list[tuple[str, float, str, int, str, str]] = []
         self.first_due: float | None = None
         self.committing: dict[str, JobRow] = {}
 
@@ -41,6 +44,9 @@ class Settling:
         if self.events:
             yield Tell("insert_events", self.events)
             self.events = []
+        if self.lines:
+            yield Tell("insert_logs", self.lines)
+            self.lines = []
         final = []
         for row in rows:
             self._announce(row)

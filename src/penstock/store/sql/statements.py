@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from penstock.engine.audit import AUDIT_COLUMNS
 from penstock.engine.call import CALL_CHANGING, CALL_COLUMNS, ENDED, INHERITED, LIVE, RESTING
 from penstock.engine.model import CHANGING_COLUMNS, EVENT_COLUMNS, FIXED_COLUMNS, JOB_COLUMNS
+from penstock.store.protocol import SESSION_COLUMNS, TOKEN_COLUMNS
 
 Dialect = Literal["sqlite", "postgresql"]
 
@@ -91,7 +93,7 @@ _INTEGERS = frozenset(
     ]
 )
 _FLOATS = frozenset(
-    ["aged_from", "created", "due", "started", "entered", "finished", "at", "took", "sealed", "taken", "seen", "expires", "next_due", "last_fired",
+    ["aged_from", "value", "minute", "used", "revoked", "created", "due", "started", "entered", "finished", "at", "took", "sealed", "taken", "seen", "expires", "next_due", "last_fired",
      "submit_before", "submitted", "checked"]
 )  # fmt: skip
 
@@ -224,6 +226,35 @@ def statements(dialect: Dialect) -> dict[str, str]:
         "name_batch": w.update("jobs", ("batch",), ("id",)),
         "note_progress": w.update("jobs", ("progress",), ("id",)),
         "insert_events": w.insert("history", EVENT_COLUMNS),
+        "insert_logs": w.insert("logs", ("job", "at", "step", "attempt", "level", "text")),
+        "announced": f"SELECT 1 FROM history WHERE job = {one} AND kind = {two} LIMIT 1",
+        # Who did what, and what was answered.
+        "insert_audit": w.insert("audit", AUDIT_COLUMNS, "ON CONFLICT DO NOTHING"),
+        "reserve_answer": w.insert("answers", ("scope", "key", "digest", "at"), "ON CONFLICT DO NOTHING"),
+        "find_answer": f"SELECT digest, answer FROM answers WHERE scope = {one} AND key = {two}",
+        "put_answer": w.update("answers", ("answer",), ("scope", "key")),
+        "drop_answer": w.delete("answers", ("scope", "key")),
+        # Access.
+        "insert_token": w.insert("tokens", TOKEN_COLUMNS, "ON CONFLICT DO NOTHING"),
+        "token_named": f"SELECT {_names(TOKEN_COLUMNS)} FROM tokens WHERE name = {one} {lock}",
+        "revoke_token": w.update("tokens", ("revoked",), ("id",)),
+        "touch_token": w.update("tokens", ("used",), ("id",)),
+        "end_sessions": w.delete("sessions", ("token",)),
+        "insert_session": w.insert("sessions", SESSION_COLUMNS, "ON CONFLICT DO NOTHING"),
+        "drop_session": w.delete("sessions", ("hash",)),
+        # Meters, and how far readers have come.
+        "add_meters": w.insert(
+            "meters", ("name", "labels", "value"), "ON CONFLICT (name, labels) DO UPDATE SET value = meters.value + excluded.value"
+        ),
+        "add_series": w.insert(
+            "series", ("minute", "name", "labels", "value"),
+            "ON CONFLICT (minute, name, labels) DO UPDATE SET value = series.value + excluded.value",
+        ),
+        "put_cursor": w.insert("cursors", ("name", "place"), "ON CONFLICT (name) DO UPDATE SET place = excluded.place"),
+        "drop_old_audit": f"DELETE FROM audit WHERE at <= {w.pick('?1', '($1::float8[])[1]')}",
+        "drop_old_answers": f"DELETE FROM answers WHERE at <= {w.pick('?1', '($1::float8[])[1]')}",
+        "drop_old_sessions": f"DELETE FROM sessions WHERE expires <= {w.pick('?1', '($1::float8[])[1]')}",
+        "drop_old_series": f"DELETE FROM series WHERE minute <= {w.pick('?1', '($1::float8[])[1]')}",
         # Batches.
         "lock_batches": f"SELECT {_names(BATCH_COLUMNS)} FROM batches WHERE id IN {w.among(1)} ORDER BY id {lock}",
         "last_batch": (
@@ -341,6 +372,7 @@ def statements(dialect: Dialect) -> dict[str, str]:
             f" ORDER BY finished, id LIMIT {w.arg(3, 'bigint')} {w.pick('', 'FOR UPDATE OF j SKIP LOCKED')}"
         ),
         "drop_history": w.delete("history", ("job",)),
+        "drop_logs": w.delete("logs", ("job",)),
         "drop_jobs": w.delete("jobs", ("id",)),
         "drop_members": w.delete("members", ("job",)),
         "drop_batches": (

@@ -1,13 +1,66 @@
-"""What `--json` writes about remote calls and money: stable, and described by the schemas beside this module."""
+"""What programs read of jobs, calls and money: the same words in the command line's `--json` and in the HTTP API.
+
+Stable: the schemas of the command line and the OpenAPI document describe them. Times are RFC 3339 in UTC, to the
+millisecond; amounts of money are told twice, in dollars and in whole millionths.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from penstock.cli.times import utc
 from penstock.engine.call import Call, CallRow, held_by, label_of, view
+from penstock.engine.model import Event, Job
 from penstock.store.protocol import Budget, Cost
+from penstock.times import utc
+
+
+def summary(job: Job) -> dict[str, Any]:
+    """A job without its payload and result, which may be large."""
+    return {
+        "id": job.id,
+        "workflow": job.workflow,
+        "tenant": job.tenant,
+        "key": job.key,
+        "run": job.run,
+        "queue": job.queue,
+        "status": job.status,
+        "step": job.step,
+        "attempt": job.attempt,
+        "priority": job.priority,
+        "error": job.error,
+        "reason": job.reason,
+        "halting": job.halting or None,
+        "progress": asdict(job.progress) if job.progress else None,
+        "counters": job.counters,
+        "created": utc(job.created),
+        "started": utc(job.started),
+        "due": utc(job.due),
+        "finished": utc(job.finished),
+        "worker": job.worker,
+        "parent": job.parent,
+        "batch": job.batch,
+        "fan_in": job.fan_in,
+    }
+
+
+def detail(job: Job) -> dict[str, Any]:
+    return {**summary(job), "payload": job.payload, "result": job.result}
+
+
+def happening(event: Event) -> dict[str, Any]:
+    """One line of a job's history."""
+    return {
+        "at": utc(event.at),
+        "kind": event.kind,
+        "step": event.step,
+        "status": event.status,
+        "attempt": event.attempt,
+        "took": event.took,
+        "by": event.worker,
+        "note": event.note,
+    }
 
 
 def money(name: str, millionths: int) -> dict[str, Any]:
@@ -86,3 +139,23 @@ def budget_line(budget: Budget) -> dict[str, Any]:
 def left(budget: Budget) -> int:
     """What may still be promised to new calls; below 0 where the budget was lowered under what is spent."""
     return budget.most - budget.spent - budget.reserved
+
+
+def total_of(costs: Sequence[Cost]) -> Cost:
+    """All of them as one."""
+    return Cost(
+        (),
+        sum(cost.calls for cost in costs),
+        sum(cost.live for cost in costs),
+        sum(cost.input for cost in costs),
+        sum(cost.output for cost in costs),
+        sum(cost.cached for cost in costs),
+        sum(cost.cost for cost in costs),
+        sum(cost.reserved for cost in costs),
+    )
+
+
+def dearest_first(costs: Sequence[Cost], by: Sequence[str]) -> list[Cost]:
+    """Days stay in their order."""
+    days = [n for n, name in enumerate(by) if name == "day"]
+    return sorted(costs, key=lambda cost: ([cost.group[n] for n in days], -cost.cost, cost.group))

@@ -13,7 +13,7 @@ def local(moment: float) -> str:
 
 
 def utc(moment: float | None) -> str | None:
-    """`2026-03-01T13:05:09.123Z`: what `--json` writes."""
+    """`2026-03-01T13:05:09.123Z`: what `--json` and the HTTP API write."""
     if moment is None:
         return None
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

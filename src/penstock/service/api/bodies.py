@@ -1,0 +1,75 @@
+"""How a body is read: JSON and nothing else, strictly, so that whatever is in it can be stored and shown again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Coroutine
+from math import isinf
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from pydantic_core import from_json, to_json
+
+from penstock.service.api.problems import Problem
+
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_HUGE = re.compile(rb"[0-9][eE]\+?[0-9]{3}|[0-9]{300}")
+
+
+class StrictRequest(Request):
+    """Refuses what Python's own parser lets through (NaN, halves of surrogate pairs) or falls over (depth)."""
+
+    async def json(self) -> Any:
+        body = await self.body()
+        try:
+            value = from_json(body, allow_inf_nan=False)
+        except ValueError as error:
+            raise json.JSONDecodeError(str(error), "", 0) from error
+        if _NUL.search(body):
+            raise json.JSONDecodeError("text must not hold the character NUL", "", 0)
+        if _HUGE.search(body) and _has_infinity(value):
+            raise json.JSONDecodeError("a number is too large", "", 0)
+        return value
+
+
+def _has_infinity(value: Any) -> bool:
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, float) and isinf(one):
+            return True
+        if isinstance(one, dict):
+            left.extend(one.values())
+        elif isinstance(one, list):
+            left.extend(one)
+    return False
+
+
+class JsonRoute(APIRoute):
+    """A route whose body, if it has one, is JSON."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def strictly(request: Request) -> Response:
+            if self.body_field is not None:
+                _check_media_type(request)
+            return await handle(StrictRequest(request.scope, request.receive))
+
+        return strictly
+
+
+def _check_media_type(request: Request) -> None:
+    told = request.headers.get("content-type")
+    if told is None and request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers:
+        return
+    if (told or "").partition(";")[0].strip().lower() != "application/json":
+        raise Problem(415, "send the body as application/json")
+
+
+def answer(content: Any, status: int = 200, **headers: str) -> Response:
+    """JSON, made from plain values in one go: the models of the document are not run over what we made ourselves."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Response(to_json(content, inf_nan_mode="null"), status, named, "application/json")

@@ -1,0 +1,74 @@
+"""What buttons do: ask the engine, and say what became of it on the page they stood on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Annotated, Any
+
+from fastapi import Form, Request
+from starlette.responses import Response
+
+from penstock.app import Penstock
+from penstock.engine.errors import InvalidRequest, NotFound
+from penstock.engine.model import JobRow
+from penstock.service.access.principal import Principal
+from penstock.service.dashboard.rendering import back_to, own_path
+from penstock.service.state import Service
+from penstock.store.protocol import JobFilter
+
+MOST = 500
+"""Jobs that one click may be about."""
+
+DONE = {"pause": "paused", "resume": "resumed", "cancel": "cancelled", "retry": "retried"}
+
+Back = Annotated[str, Form(alias="back", max_length=2000)]
+
+
+async def asked(request: Request, back: str, doing: Awaitable[Any], said: str) -> Response:
+    """One request, and `said` when it was done; a refusal is said in its own words."""
+    to = own_path(back, "/")
+    try:
+        await doing
+    except NotFound:
+        raise
+    except InvalidRequest as error:
+        return back_to(request, to, ("refused", str(error)))
+    return back_to(request, to, ("done", said))
+
+
+async def all_asked(
+    request: Request, service: Service, principal: Principal, back: str, action: str, ids: Sequence[str]
+) -> Response:
+    """The same of many jobs, at most `MOST`; who may not see a job has not named it."""
+    to = own_path(back, "/ui/jobs")
+    wanted = tuple(dict.fromkeys(ids))[:MOST]
+    if action not in DONE or not wanted:
+        return back_to(request, to, ("refused", "choose jobs, then what to do with them"))
+    store = service.penstock.engine.store
+    rows = await store.jobs(JobFilter(tenant=principal.tenant, ids=wanted, limit=len(wanted)))
+    answers = await asyncio.gather(
+        *(control(service.penstock, row, action, principal) for row in rows), return_exceptions=True
+    )
+    refused = [answer for answer in answers if isinstance(answer, InvalidRequest)]
+    for answer in answers:
+        if isinstance(answer, BaseException) and not isinstance(answer, InvalidRequest):
+            raise answer
+    done = len(answers) - len(refused)
+    said: list[tuple[Any, str]] = []
+    if done:
+        said.append(("done", f"{done} job{'' if done == 1 else 's'} {DONE[action]}"))
+    if refused:
+        others = f", and {len(refused) - 1} more were refused" if len(refused) > 1 else ""
+        said.append(("refused", f"{refused[0]}{others}"))
+    return back_to(request, to, *(said or [("refused", "none of these jobs is there any more")]))
+
+
+async def control(penstock: Penstock, row: JobRow, action: str, principal: Principal) -> Any:
+    doing = {
+        "pause": penstock.pause,
+        "resume": penstock.resume,
+        "cancel": penstock.cancel,
+        "retry": penstock.retry,
+    }[action]
+    return await doing(row.id, actor=principal.actor)

@@ -1,0 +1,160 @@
+"""How many jobs there are, and what needs a person: counted in the background, never for a request.
+
+A count reads a table that may have a million rows, so it runs at most every `PAUSE` seconds, and never for more than
+one part in `SHARE` of the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from penstock.engine.errors import OverBudget
+from penstock.engine.model import FINAL, STATUSES
+from penstock.service.access.guard import Reader
+from penstock.service.state import Service, service_of
+from penstock.store.protocol import CallFilter, JobFilter, WorkerRow
+
+PAUSE = 2.0
+SHARE = 20
+MOST = 200
+"""How far what needs a person is counted: beyond it the page says `200+`."""
+
+CHEAP = 0.15
+"""Seconds: a count that takes less is waited for after somebody changed something."""
+
+
+@dataclass(slots=True, frozen=True)
+class Snapshot:
+    """What was counted last. Counts of what needs a person go no further than `MOST`."""
+
+    at: float = 0.0
+    counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    dead: int = 0
+    quarantined: int = 0
+    overdue: int = 0
+    over_budget: int = 0
+    undecided: int = 0
+    paused: int = 0
+    backlog: int = 0
+    workers: tuple[WorkerRow, ...] = ()
+
+    @property
+    def jobs(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def live(self) -> int:
+        return sum(amount for (_, status), amount in self.counts.items() if status not in FINAL)
+
+    @property
+    def alive(self) -> tuple[WorkerRow, ...]:
+        return tuple(worker for worker in self.workers if worker.expires > self.at)
+
+    @property
+    def workflows(self) -> list[str]:
+        return sorted({workflow for workflow, _ in self.counts})
+
+    def of(self, status: str, workflow: str | None = None) -> int:
+        return sum(
+            amount for (name, now), amount in self.counts.items() if now == status and workflow in (None, name)
+        )
+
+    def by_status(self, workflow: str | None = None) -> dict[str, int]:
+        return {status: self.of(status, workflow) for status in STATUSES}
+
+
+@dataclass(slots=True)
+class _Count:
+    snapshot: Snapshot = field(default_factory=Snapshot)
+    took: float = 0.0
+    ended: float = float("-inf")
+    stale: bool = True
+    task: asyncio.Task[None] | None = None
+
+
+class Census:
+    """One for each service. Counts by tenant, for who is bound to one, and over all."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._counts: dict[str | None, _Count] = {}
+
+    async def look(self, tenant: str | None) -> Snapshot:
+        """What was counted last; the first who asks waits for the first count."""
+        count = self._counts.setdefault(tenant, _Count())
+        fresh = count.ended > float("-inf")
+        rest = max(PAUSE, count.took * SHARE)
+        due = time.monotonic() - count.ended >= rest
+        if count.task is None and (due or (count.stale and count.took < CHEAP)):
+            count.task = asyncio.create_task(self._take(tenant, count))
+        if count.task is not None and (not fresh or (count.stale and count.took < CHEAP)):
+            await asyncio.shield(count.task)
+        return count.snapshot
+
+    def last(self, tenant: str | None) -> Snapshot:
+        count = self._counts.get(tenant)
+        return Snapshot() if count is None else count.snapshot
+
+    def touch(self) -> None:
+        """Somebody changed something: who looks next wants to see it."""
+        for count in self._counts.values():
+            count.stale = True
+
+    async def _take(self, tenant: str | None, count: _Count) -> None:
+        began = time.monotonic()
+        count.stale = False
+        try:
+            count.snapshot = await take(self._service, tenant)
+        finally:
+            count.ended = time.monotonic()
+            count.took = count.ended - began
+            count.task = None
+
+
+async def take(service: Service, tenant: str | None) -> Snapshot:
+    """Count now."""
+    store = service.penstock.engine.store
+    counts = await store.count(tenant=tenant)
+    at = await store.now()
+    by_status = {status: sum(n for (_, s), n in counts.items() if s == status) for status in STATUSES}
+    most = MOST + 1
+    dead = await store.jobs(JobFilter(tenant=tenant, dead=True, limit=most)) if by_status["failed"] else []
+    paused = await store.jobs(JobFilter(tenant=tenant, status=("paused",), limit=most)) if by_status["paused"] else []
+    reasons = [job.reason or "" for job in paused]
+    over = sum(reason.startswith(f"{OverBudget.__name__}:") for reason in reasons)
+    undecided = sum(reason.startswith("Ambiguous") for reason in reasons)
+    return Snapshot(
+        at=at,
+        counts=counts,
+        dead=len(dead),
+        quarantined=len(await store.calls(CallFilter(tenant=tenant, state=("quarantined",), limit=most))),
+        overdue=len(await store.calls(CallFilter(tenant=tenant, state=("overdue",), limit=most))),
+        over_budget=over,
+        undecided=undecided,
+        paused=len(paused) - over - undecided,
+        backlog=by_status["queued"],
+        workers=tuple(await store.workers()),
+    )
+
+
+def census_of(request: Request) -> Census:
+    state = request.app.state
+    if not hasattr(state, "census"):
+        state.census = Census(service_of(request))
+    census: Census = state.census
+    return census
+
+
+async def counted(request: Request, principal: Reader) -> Snapshot:
+    """What a page shows of the whole: every page depends on it, also those of sections."""
+    request.state.principal = principal
+    return await census_of(request).look(principal.tenant)
+
+
+Counted = Annotated[Snapshot, Depends(counted)]

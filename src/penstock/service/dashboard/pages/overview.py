@@ -1,0 +1,170 @@
+"""The overview: what needs a person first, then what runs, how fast, and what it costs."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from penstock.engine.model import FINAL, STATUSES
+from penstock.service.access.guard import Reader
+from penstock.service.access.principal import Principal
+from penstock.service.dashboard import charts
+from penstock.service.dashboard.census import MOST, Counted, Snapshot
+from penstock.service.dashboard.pages.costs import daily, days_before
+from penstock.service.dashboard.rendering import render
+from penstock.service.dashboard.wording import figure
+from penstock.service.state import Service, Serving
+
+router = APIRouter()
+
+MINUTES = 60
+LIVE = tuple(status for status in STATUSES if status not in FINAL)
+
+
+@dataclass(slots=True, frozen=True)
+class Concern:
+    """Something a person should look at. `grave`: work stands still, or money is in doubt."""
+
+    icon: str
+    title: str
+    words: str
+    path: str
+    grave: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Line:
+    """A workflow on the overview."""
+
+    name: str
+    counts: dict[str, int]
+    bar: list[charts.Part]
+    ended: int
+    failed: int
+    spark: str
+
+    @property
+    def live(self) -> int:
+        return sum(self.counts[status] for status in LIVE)
+
+
+@router.get("/", name="ui.overview")
+async def overview(request: Request, service: Serving, principal: Reader, snapshot: Counted) -> Response:
+    penstock = service.penstock
+    now = await penstock.engine.store.now()
+    ended = await _ended(service, principal, now)
+    costs = await penstock.costs(by=("day", "workflow"), tenant=principal.tenant, since=days_before(now, 13))
+    money = daily(costs, now, 14, height=96)
+    running = await penstock.jobs(tenant=principal.tenant, status=("running",), limit=8)
+    failed = await penstock.jobs(tenant=principal.tenant, status=("failed",), limit=5) if snapshot.of("failed") else []
+    return render(
+        request,
+        "overview.html",
+        principal=principal,
+        snapshot=snapshot,
+        concerns=concerns(snapshot, principal),
+        lines=_lines(snapshot, ended),
+        pace=_pace(ended, now),
+        lately=sum(amount for minute, _, _, amount in ended if minute >= now - 360 and minute < now - 60) / 5,
+        hour=sum(amount for *_, amount in ended),
+        went_wrong=sum(amount for _, _, status, amount in ended if status == "failed"),
+        today=money.totals[-1],
+        week=sum(money.totals[-7:]),
+        money=money,
+        running=running,
+        failed=failed,
+        live=LIVE,
+    )
+
+
+def concerns(snapshot: Snapshot, principal: Principal) -> list[Concern]:
+    """What needs a person, the gravest first."""
+    found = []
+    idle = principal.tenant is None and snapshot.live and not snapshot.alive
+    if idle:
+        found.append(
+            Concern(
+                "workers",
+                "No worker is alive",
+                f"{figure(snapshot.live)} jobs wait. Start one with `penstock worker`, or `penstock up`.",
+                "/ui/workers",
+                grave=True,
+            )
+        )
+    told = (
+        (snapshot.quarantined, "calls", "{} in quarantine", "remote call", "Nobody knows whether they were taken: decide"
+         " what becomes of them.", "/ui/calls?state=quarantined", True),
+        (snapshot.over_budget, "costs", "{} paused for budget", "job", "They go on when the budget is raised.",
+         "/ui/costs#budgets", True),
+        (snapshot.dead, "dead", "{}", "dead letter", "They failed for good, and go on only if somebody retries them.",
+         "/ui/dead-letters", True),
+        (snapshot.overdue, "clock", "{} overdue", "remote call", "Still running at the other side, longer than they"
+         " should.", "/ui/calls?state=overdue", False),
+        (snapshot.paused, "pause", "{} paused", "job", "They stay so until somebody resumes them.",
+         "/ui/jobs?status=paused", False),
+    )  # fmt: skip
+    for amount, icon, title, thing, words, path, grave in told:
+        if amount:
+            many = f"{MOST}+ {thing}s" if amount > MOST else f"{amount} {thing}{'' if amount == 1 else 's'}"
+            found.append(Concern(icon, title.format(many), words, path, grave))
+    return found
+
+
+Ended = Sequence[tuple[float, str, str, float]]
+"""(minute, workflow, status, how many)."""
+
+
+async def _ended(service: Service, principal: Principal, now: float) -> Ended:
+    """What ended in the last hour, minute by minute. Meters know no tenants, so who is bound to one sees none."""
+    if principal.tenant is not None:
+        return []
+    found = await service.penstock.engine.store.series(["jobs_ended"], now - MINUTES * 60)
+    read = [(minute, json.loads(labels), amount) for minute, _, labels, amount in found]
+    return [(minute, str(label.get("workflow", "")), str(label.get("status", "")), n) for minute, label, n in read]
+
+
+def _pace(ended: Ended, now: float) -> charts.Columns:
+    this = now // 60 * 60
+    by_minute: dict[float, dict[str, float]] = {this - 60 * n: {} for n in range(MINUTES - 1, -1, -1)}
+    for minute, _, status, amount in ended:
+        if minute in by_minute:
+            by_minute[minute][status] = by_minute[minute].get(status, 0.0) + amount
+    titles = [
+        ", ".join(f"{figure(n)} {status}" for status, n in sorted(parts.items())) or "none ended"
+        for parts in by_minute.values()
+    ]
+    kinds = ("completed", "failed", "canceled")
+    return charts.columns(list(by_minute.items()), kinds=kinds, height=96, titles=titles, gap=0.3, lines=2)
+
+
+def _lines(snapshot: Snapshot, ended: Ended) -> list[Line]:
+    """Workflows, the busiest first."""
+    recent: dict[str, dict[float, float]] = defaultdict(lambda: defaultdict(float))
+    failed: dict[str, float] = defaultdict(float)
+    for minute, workflow, status, amount in ended:
+        recent[workflow][minute // 180] += amount
+        failed[workflow] += amount if status == "failed" else 0
+    spans = sorted({span for parts in recent.values() for span in parts})
+    whole = list(range(int(spans[0]), int(spans[-1]) + 1)) if spans else []
+    most = max((sum(snapshot.of(s, name) for s in LIVE) for name in snapshot.workflows), default=0)
+    lines = []
+    for name in snapshot.workflows:
+        counts = snapshot.by_status(name)
+        lines.append(
+            Line(
+                name,
+                counts,
+                charts.stacked([(status, counts[status]) for status in LIVE], total=most or None),
+                int(sum(recent[name].values())),
+                int(failed[name]),
+                charts.line([recent[name].get(float(span), 0.0) for span in whole]) if recent[name] else "",
+            )
+        )
+    return sorted(lines, key=lambda line: (-line.live, -line.ended, line.name))
+
+

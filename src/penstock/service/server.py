@@ -1,0 +1,248 @@
+"""Serving until told to stop, and stopping so that nothing is lost.
+
+The first SIGTERM (or Ctrl-C) makes the service drain: `/health/ready` answers 503 at once, the worker claims nothing
+more and lets running steps finish, and requests are still answered meanwhile, new jobs included: they are durable, and
+run after the restart. When the worker has ended and `drain_wait` is over, live streams end, the socket is closed,
+requests that are under way are answered, and the process ends. The second signal stops the steps at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import resource
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import FrameType
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from penstock.engine.errors import InvalidConfiguration, PenstockError
+from penstock.service.front import Connection, Front
+from penstock.service.state import Service
+from penstock.service.workforce import Workforce
+
+log = logging.getLogger("penstock.service")
+
+INTERRUPTED = 130
+LAST_WAIT = 10
+"""Seconds that requests under way get when the socket is closed."""
+MARGIN = 30.0
+"""Seconds beyond everything that may take long, after which a process that was told to stop ends in any case."""
+AT_ONCE = 5.0
+"""Seconds for handing back after a second signal; a step that blocks the event loop would keep us for ever."""
+KEEP_ALIVE = 75
+BACKLOG = 2048
+LARGEST_HEAD = 64 * 1024
+MOST_CONNECTIONS = 10_000
+OTHER_FILES = 200
+"""Files that the process has open beside its connections."""
+
+
+class PortTaken(InvalidConfiguration):
+    """Another program listens on the port."""
+
+
+class NotServed(PenstockError):
+    """The service ended before it was ready; the log says why."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections from now on; port 0 is any that is free."""
+    where = f"cannot listen on {host}:{port}"
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise InvalidConfiguration(f"{where}: {(error.strerror or str(error)).lower()}") from error
+    listener = socket.socket(family, kind, protocol)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortTaken(f"{where}: another program listens there") from error
+        raise InvalidConfiguration(f"{where}: {(error.strerror or str(error)).lower()}") from error
+    return listener
+
+
+def address_of(listener: socket.socket) -> str:
+    """Where a browser on this machine finds it."""
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@dataclass(slots=True)
+class Ending:
+    """What the signals have asked for. `at_most`: seconds that stopping may take before the process ends anyway."""
+
+    at_most: float
+    on_second: Callable[[], None]
+    asked: int = 0
+    interrupted: bool = False
+    first: asyncio.Event = field(default_factory=asyncio.Event)
+    second: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @contextlib.contextmanager
+    def heeding(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+
+        def heed(number: int, frame: FrameType | None) -> None:
+            # A handler of Python's own, not the loop's: it is called even while a step blocks the loop.
+            self.asked += 1
+            self.interrupted = self.interrupted or number == signal.SIGINT
+            if self.asked == 1:
+                _end_after(self.at_most)
+                loop.call_soon_threadsafe(self.first.set)
+            elif self.asked == 2:
+                _end_after(AT_ONCE)
+                loop.call_soon_threadsafe(self._hurry)
+
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        before = {number: signal.signal(number, heed) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _hurry(self) -> None:
+        self.second.set()
+        self.on_second()
+
+
+def _end_after(seconds: float) -> None:
+    def end() -> None:
+        log.critical("a step does not let go: this process ends without it, and its job is taken up again")
+        logging.shutdown()
+        os._exit(1)
+
+    limit = threading.Timer(seconds, end)
+    limit.daemon = True
+    limit.start()
+
+
+class _Server(uvicorn.Server):
+    """Says when it takes requests, and leaves the signals to us."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.serving = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.serving.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(
+    service: Service,
+    app: ASGIApp,
+    listener: socket.socket,
+    workforce: Workforce,
+    *,
+    on_ready: Callable[[], None],
+) -> int:
+    """Serve until a signal comes and everything has ended; answers the exit code."""
+    settings = service.settings
+    server = _Server(_config(Front(app, service), settings.service.trusted_proxies))
+
+    def hurry() -> None:
+        log.warning("a second signal: running steps are stopped now, and their jobs handed back")
+        workforce.hurry()
+        server.force_exit = True
+
+    wait = settings.service.drain_wait
+    ending = Ending(at_most=settings.grace + wait + LAST_WAIT + MARGIN, on_second=hurry)
+    with ending.heeding():
+        serving = asyncio.create_task(_serving(server, listener), name="penstock-http")
+        try:
+            await _either(serving, server.serving)
+            await workforce.start()
+            on_ready()
+            await _either(serving, ending.first)
+        finally:
+            service.draining = True
+            _tell_how(settings.grace, wait)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(workforce.stop())
+                group.create_task(_wait_for(ending.second, wait))
+            await service.feed.stop()
+            server.should_exit = True
+            await asyncio.wait([serving])
+        serving.result()
+        log.info("stopped: nothing is running here any more")
+    return INTERRUPTED if ending.interrupted else 0
+
+
+def _tell_how(grace: float, wait: float) -> None:
+    told = f", and requests are answered for {wait:g} s" if wait else ""
+    log.info(
+        "stopping: no job is started any more, running steps have %g s to finish%s; a second signal ends at once",
+        grace,
+        told,
+    )
+
+
+async def _serving(server: _Server, listener: socket.socket) -> None:
+    try:
+        await server.serve([listener])
+    except SystemExit as error:
+        raise NotServed("the service could not start; the lines above say why") from error
+
+
+async def _either(task: asyncio.Task[None], event: asyncio.Event) -> None:
+    """Until the event; what ends the task ends the wait."""
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+    if task.done():
+        task.result()
+
+
+async def _wait_for(event: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
+def _config(app: ASGIApp, proxies: tuple[str, ...] | None) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies or ()),
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=LAST_WAIT,
+        limit_concurrency=_most_connections(),
+        backlog=BACKLOG,
+        h11_max_incomplete_event_size=LARGEST_HEAD,
+    )
+
+
+def _most_connections() -> int:
+    """Beyond so many a request is answered 503: a process that has no file left could not even read its store."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY:
+        return MOST_CONNECTIONS
+    return max(min(allowed - OTHER_FILES, MOST_CONNECTIONS), 50)

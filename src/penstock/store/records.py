@@ -1,0 +1,48 @@
+"""Rules about what is kept beside jobs, the same in every store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from penstock.engine.audit import AuditEntry
+from penstock.engine.errors import Conflict, KeyReused, NotFound
+from penstock.store.protocol import Asked, BatchRow, Once, Submit
+
+ANSWERS_KEPT = 2 * 86_400.0
+"""Seconds for which an idempotency key is known."""
+
+SERIES_KEPT = 8 * 86_400.0
+
+
+def answer_text(answer: Any) -> str:
+    """What must be kept of an answer in order to give it again."""
+    return json.dumps(answer.id if isinstance(answer, BatchRow) else [list(each) for each in answer])
+
+
+def with_tenant(asked: Asked, answer: Any) -> AuditEntry:
+    """Whose thing it was is known when it was done."""
+    entry = asked.audit
+    assert entry is not None
+    if entry.tenant:
+        return entry
+    if isinstance(asked.op, Submit):
+        return replace(entry, tenant=asked.op.jobs[0].tenant if asked.op.jobs else "")
+    return replace(entry, tenant=getattr(answer, "tenant", None) or "")
+
+
+def minute_of(now: float) -> float:
+    return now // 60 * 60
+
+
+def key_reused(once: Once) -> KeyReused:
+    return KeyReused(f"the idempotency key {once.key!r} came with another request before")
+
+
+def token_exists(name: str) -> Conflict:
+    return Conflict(f"there is or was a token named {name!r}: choose another name")
+
+
+def no_token(name: str) -> NotFound:
+    return NotFound(f"there is no token named {name!r}")
