@@ -12,6 +12,7 @@ import click
 if TYPE_CHECKING:
     from penstock.cli.output import Output
     from penstock.config import Settings
+    from penstock.engine.audit import Actor
 
 GLOBAL = "Global options, before or after the command"
 
@@ -45,16 +46,18 @@ class Invocation:
         return Output(json=self.json, quiet=self.quiet)
 
     @property
-    def who(self) -> str | None:
-        """Whom the history names for what this call asks of a job."""
+    def who(self) -> Actor:
+        """Whom the history and the audit log name for what this call asks."""
+        from penstock.engine.audit import Actor
+
         if self.actor is not None:
-            return self.actor
+            return Actor(self.actor, "cli")
         import getpass
 
         try:
-            return getpass.getuser()
+            return Actor(getpass.getuser(), "cli")
         except (OSError, KeyError):
-            return None
+            return Actor("unknown", "cli")
 
 
 def _note(context: click.Context, parameter: click.Parameter, value: Any) -> None:

@@ -81,6 +81,7 @@ def submit(
                 priority=urgency,
                 queue=queue,
                 budget=budget,
+                actor=call.who,
             )
             if budget is not None and not told.created:
                 call.out.note(f"Its budget is as it was; set it: `penstock costs budget set job:{told.job_id} DOLLARS`")

@@ -31,6 +31,8 @@ COMMANDS = {
     "jobs": "penstock.cli.jobs",
     "calls": "penstock.cli.calls",
     "costs": "penstock.cli.costs",
+    "tokens": "penstock.cli.tokens",
+    "audit": "penstock.cli.audit",
     "worker": "penstock.cli.worker",
     "gemini": "penstock.cli.gemini",
     "doctor": "penstock.cli.doctor",

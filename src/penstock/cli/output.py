@@ -38,11 +38,12 @@ SIGNS = {
 _PASSWORD = re.compile(r"(://[^:/\s]*):\S*@")
 """Up to the last @ of the word: a password that should have been written with %40 is hidden all the same."""
 _PASSWORD_OPTION = re.compile(r"([?&](?:ssl)?password=)[^&\s]*", re.I)
+_TOKEN = re.compile(r"penstock_[A-Za-z0-9_-]{20,}")
 
 
 def without_password(text: str) -> str:
-    """The text, with the password of every URL in it hidden."""
-    return _PASSWORD_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
+    """The text, with the password of every URL in it hidden, and so every token of the service."""
+    return _TOKEN.sub("penstock_***", _PASSWORD_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text)))
 
 
 def counted(amount: int, noun: str) -> str:

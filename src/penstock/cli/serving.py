@@ -8,16 +8,20 @@ import http.client
 import json
 import logging
 import os
+import shlex
+import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import PydanticUserError
+
 from penstock.app import Penstock
 from penstock.cli.output import without_password
 from penstock.cli.sessions import HOW_TO_NAME_IT, load_app, store_url
 from penstock.config import Settings
-from penstock.engine.errors import InvalidConfiguration
+from penstock.engine.errors import InvalidConfiguration, InvalidRequest
 from penstock.engine.model import DEFAULT_QUEUE
 from penstock.service.access.serving import access_mode
 from penstock.service.access.tokens import tokens_exist
@@ -50,6 +54,8 @@ class Facts:
     worker: str
     processes: int
     open_access: bool
+    first_job: str | None
+    """A command that submits a first job."""
 
     @property
     def told(self) -> dict[str, Any]:
@@ -77,12 +83,6 @@ class Facts:
         if self.worker == "processes":
             return "1 process" if self.processes == 1 else f"{self.processes} processes"
         return "none here: jobs are run by workers of other processes, `penstock worker`"
-
-    @property
-    def first_job(self) -> str | None:
-        if not self.workflows:
-            return None
-        return f"penstock jobs submit {self.workflows[0]} --payload JSON" + (f" --app {self.app}" if self.app else "")
 
 
 def run(settings: Settings, wanted: Wanted, greet: Callable[[Facts], None]) -> int:
@@ -132,10 +132,28 @@ async def _serve(settings: Settings, wanted: Wanted, greet: Callable[[Facts], No
                 worker={WorkerFleet: "processes", OwnWorker: "embedded"}.get(type(workforce), "none"),
                 processes=wanted.processes or 0,
                 open_access=open_access,
+                first_job=_first_job(app, settings),
             )
             return await serve(service, create_app(service), listener, workforce, on_ready=lambda: greet(facts))
     finally:
         await app.close()
+
+
+def _first_job(app: Penstock, settings: Settings) -> str | None:
+    """With a payload where one can be guessed from its type."""
+    workflow = next(iter(app.workflows.values()), None)
+    if workflow is None:
+        return None
+    try:
+        kind = workflow.first.adapter.json_schema().get("type")
+    except (PydanticUserError, InvalidRequest):
+        kind = None
+    payload = {"string": """'"world"'""", "integer": "1", "number": "1", "boolean": "true", "null": "null"}.get(kind)
+    command = f"penstock jobs submit {workflow.name} --payload {payload or 'JSON'}"
+    for key in ("app", "store", "home"):
+        if settings.source(key) == f"--{key}":
+            command += f" --{key} {shlex.quote(str(getattr(settings, key)))}"
+    return without_password(command)
 
 
 def _without_limits(settings: Settings) -> Settings:
@@ -156,7 +174,7 @@ def _workforce(app: Penstock, settings: Settings, wanted: Wanted) -> Workforce:
     return OwnWorker(app, queues=queues, concurrency=settings.concurrency, grace=settings.grace)
 
 
-def _listen(settings: Settings) -> Any:
+def _listen(settings: Settings) -> socket.socket:
     host, port = settings.service.host, settings.service.port
     try:
         return listen(host, port)

@@ -9,8 +9,8 @@ import click
 from penstock.cli.command import Command, Invocation
 
 if TYPE_CHECKING:
-    from penstock.cli.serving import Facts
     from penstock.cli.output import Output
+    from penstock.cli.serving import Facts
 
 
 @click.command(cls=Command)

@@ -19,7 +19,7 @@ NOT_SETTINGS = frozenset({"config", "debug"})
 """Variables of ours that are no settings: where the file is, and whether to show tracebacks."""
 
 
-SECRET = frozenset({"store", "gemini.api_key"})
+SECRET = frozenset({"store", "gemini.api_key", "webhooks"})
 """Keys whose values no message may show."""
 
 

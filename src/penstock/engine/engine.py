@@ -193,7 +193,7 @@ class Engine(Membership):
     async def sweep(self) -> Swept:
         """Fire schedules, give up the dead, drop the old, and send the hints that may have been lost."""
         kept = self._retention
-        tidied: Tidied = await self.group.do(Tidy(kept.completed, kept.failed, kept.audit))
+        tidied: Tidied = await self.group.do(Tidy(kept.completed, kept.failed, keep_audit=kept.audit))
         fired = await self._fire_schedules()
         await self.recount()
         if self._outputs is not None:

@@ -39,6 +39,7 @@ class GroupCommit:
         self._flush_is_due = False
         self.groups = 0
         self.unknown = 0
+        self.on_crashes: Callable[[list[tuple[str, str]]], None] | None = None
 
     def do(self, op: Op) -> asyncio.Future[Any]:
         """Ask for one operation. The future is answered when it is durable, with its answer or its refusal."""
@@ -84,6 +85,8 @@ class GroupCommit:
             return
         self.groups += 1
         _answer(group, applied)
+        if applied.crashed and self.on_crashes is not None:
+            self.on_crashes(applied.crashed)
         if applied.hints:
             self._on_hints(applied.hints, 0.0)
         if applied.due_in is not None:

@@ -7,11 +7,12 @@ import logging
 import os
 import random
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from pydantic_core import from_json, to_json
 
+from penstock.engine.call import CallRow
 from penstock.engine.clock import Clock
 from penstock.engine.errors import CommitUnknown, InvalidRequest, LostClaim, StoreError
 from penstock.engine.heart import Heart
@@ -23,7 +24,7 @@ from penstock.engine.requests import Requests
 from penstock.engine.tick import Tick
 from penstock.engine.tracing import Tracer, about
 from penstock.engine.watch import LoopGuard, Watch
-from penstock.store.protocol import ANY_QUEUE, AddMeters, Beat, HandBack, Leave, Store
+from penstock.store.protocol import ANY_QUEUE, AddMeters, Beat, HandBack, Leave, Store, Submitted
 
 log = logging.getLogger("penstock.engine")
 
@@ -55,6 +56,7 @@ class Membership(Requests):
         self.skew = 0.0
         self.claiming = 0
         self.meters = Meters(self._store_meters_soon)
+        self.group.on_crashes = self.meters.crashed
         self.tracer: Tracer | None = None
         self.watch = Watch(self)
         self._name = checked_name("worker", name or f"{socket.gethostname()}.{os.getpid()}")
@@ -223,6 +225,14 @@ class Membership(Requests):
             self.meters.ended(row.workflow, row.status)
         if row.id in self.ticks:
             self.note_gate(row.id, row.gate)
+
+    def decided(self, row: CallRow, decision: str) -> None:
+        if decision != "cancel":
+            self.meters.call_entered(row)
+
+    def submitted(self, jobs: Sequence[Submitted]) -> None:
+        if self.tracer is not None:
+            self.tracer.submitted(job.job_id for job in jobs)
 
     def _store_meters_soon(self) -> None:
         if not self._closing:

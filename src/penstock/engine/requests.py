@@ -62,6 +62,12 @@ class Requests:
     def noticed(self, row: JobRow) -> None:
         """A person changed this job through this very engine."""
 
+    def decided(self, row: CallRow, decision: str) -> None:
+        """A person decided about this call through this very engine."""
+
+    def submitted(self, jobs: Sequence[Submitted]) -> None:
+        """Jobs were submitted through this very engine."""
+
     def add(self, workflow: Workflow) -> None:
         """Make a workflow known; a worker claims only the workflows it knows."""
         known = self.workflows.get(workflow.name)
@@ -137,6 +143,7 @@ class Requests:
             detail = f"{jobs[0].workflow} {jobs[0].key or ''}".strip() if len(jobs) == 1 else f"{len(jobs)} jobs"
             audit = entry(actor, "job.submit", target, tenant=jobs[0].tenant, detail=detail)
         answer: list[Submitted] = await self.ask(Submit(tuple(jobs)), audit, once)
+        self.submitted(answer)
         return answer
 
     async def control(
@@ -178,6 +185,7 @@ class Requests:
         if actor is not None:
             audit = entry(actor, f"call.{decision}", f"call:{call_id}", detail=made_storable(provider_id))
         row: CallRow = await self.ask(Learn(fact), audit)
+        self.decided(row, decision)
         job = await self.store.job(row.job)
         if job is not None and job.status == "paused" and row.id in (job.reason or ""):
             await self._go_on(job, actor)

@@ -86,7 +86,9 @@ class Front:
 
 
 def _tell(scope: Scope, status: int, took: float) -> None:
-    if status >= 500:
+    if scope["path"].startswith("/health/"):
+        level = logging.DEBUG
+    elif status >= 500:
         level = logging.WARNING
     else:
         level = logging.DEBUG if scope["method"] in READS else logging.INFO

@@ -109,6 +109,9 @@ class FaultyStore:
     async def count(self, *, tenant: str | None = None) -> dict[tuple[str, str], int]:
         return await self._read(lambda: self._inner.count(tenant=tenant))
 
+    async def count_calls(self) -> dict[tuple[str, str], int]:
+        return await self._read(self._inner.count_calls)
+
     async def history(self, job_id: str) -> list[Event]:
         return await self._read(lambda: self._inner.history(job_id))
 

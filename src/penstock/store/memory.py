@@ -100,6 +100,7 @@ class MemoryStore(MemoryCalls):
         self.budget_rows: dict[str, Budget] = {}
         self.written: list[Any] = []
         self._hints: set[str] = set()
+        self._crashed: list[tuple[str, str]] = []
         self._first_due: float | None = None
         self._replay = False
         self._listeners: list[Callable[[set[str]], None]] = []
@@ -119,6 +120,7 @@ class MemoryStore(MemoryCalls):
     async def apply(self, ops: Sequence[Op], *, replay: bool = False) -> Applied:
         answers: list[Any] = [None] * len(ops)
         self._hints = set()
+        self._crashed = []
         self._first_due = None
         self._replay = replay
         for place, op in in_order(ops):
@@ -130,7 +132,8 @@ class MemoryStore(MemoryCalls):
         if hints:
             for listener in list(self._listeners):
                 listener(set(hints))
-        return Applied(answers, hints, None if self._first_due is None else self._first_due - self._now())
+        due_in = None if self._first_due is None else self._first_due - self._now()
+        return Applied(answers, hints, due_in, self._crashed)
 
     def _do(self, op: Op) -> Any:
         return self._DO[type(op)](self, op)
@@ -376,6 +379,7 @@ class MemoryStore(MemoryCalls):
             elif row.phase == "held" and (row.worker in dead or (row.due is not None and row.due <= now)):
                 step, attempt, worker = row.step, row.attempt, row.worker
                 lifecycle.crash(row, now=now, by_tenant=by_tenant)
+                self._crashed.append((row.workflow, row.status))
                 self._settle(
                     row, Event(row.id, now, "crash", step, row.status, row.epoch, 0, attempt, None, worker, row.error)
                 )
@@ -542,6 +546,7 @@ class MemoryStore(MemoryCalls):
             kind, step, attempt = "crash" if crashed else "hand back", row.step, row.attempt
             if crashed:
                 lifecycle.crash(row, now=now, by_tenant=by_tenant)
+                self._crashed.append((row.workflow, row.status))
             else:
                 lifecycle.hand_back(row, now=now, by_tenant=by_tenant)
             self._settle(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -234,6 +235,9 @@ class MemoryCalls(MemoryRecords):
     async def next_call_due(self, places: tuple[str, ...]) -> float | None:
         dues = [row.due for row in self.call_rows.values() if row.due is not None and row.place in places]
         return min(dues, default=None)
+
+    async def count_calls(self) -> dict[tuple[str, str], int]:
+        return dict(Counter((row.remote, row.state) for row in self.call_rows.values() if row.state in LIVE))
 
     async def costs(self, where: CostFilter) -> list[Cost]:
         groups: dict[tuple[str, ...], list[CallRow]] = {}

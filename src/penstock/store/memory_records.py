@@ -144,6 +144,8 @@ class MemoryRecords:
         return self.session_rows.pop(op.hash, None) is not None
 
     def _add_meters(self, op: AddMeters) -> None:
+        if self._replay:
+            return
         for name, labels, amount in op.totals:
             self.meter_rows[name, labels] = self.meter_rows.get((name, labels), 0.0) + amount
         minute = minute_of(self._now())

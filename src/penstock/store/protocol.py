@@ -190,8 +190,8 @@ class Tidy:
 
     keep_completed: float | None = None
     keep_failed: float | None = None
-    keep_audit: float | None = None
     most: int = 500
+    keep_audit: float | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -650,11 +650,13 @@ class JobFilter:
 @dataclass(slots=True)
 class Applied:
     """One answer an operation (an exception where it was refused), the queues in which work may have become
-    claimable, and in how many seconds the first of the waits that began here is over."""
+    claimable, in how many seconds the first of the waits that began here is over, and the jobs that were taken away
+    from workers that died: the workflow of each and the status it has now."""
 
     answers: list[Any]
     hints: set[str] = field(default_factory=set)
     due_in: float | None = None
+    crashed: list[tuple[str, str]] = field(default_factory=list)
 
 
 ANY_QUEUE = "*"
@@ -747,6 +749,10 @@ class Store(Protocol):
         ...
 
     async def calls(self, where: CallFilter) -> list[CallRow]: ...
+
+    async def count_calls(self) -> dict[tuple[str, str], int]:
+        """(remote, state) → how many; of calls that have not ended."""
+        ...
 
     async def next_call_due(self, places: tuple[str, ...]) -> float | None:
         """When somebody is to look at a call of these places next."""

@@ -6,8 +6,8 @@ stand in its way, each enough by itself in the browsers of today:
 
 - `Door`, before any route: a request that changes something and says itself that it comes from elsewhere (`Origin`,
   `Sec-Fetch-Site`) is refused. Where access is open, a `Host` that is no name of this machine is refused, so that a
-  page cannot read ours by giving its own name our address. And the JSON API takes no body that a page could send
-  without asking first (`text/plain`, or of no type).
+  page cannot read ours by giving its own name our address; so is what a proxy has passed on. And the JSON API takes no
+  body that a page could send without asking first (`text/plain`, or of no type).
 - `check_csrf`, in the guard of every route: a request that changes something on a session's cookie, or comes from a
   browser where access is open, must bring a secret that stands in our pages only, as the form field `csrf` or the
   header `X-CSRF-Token`. It belongs to the session; where there are none, to the running process.
@@ -27,7 +27,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.service.access.principal import Principal
-from penstock.service.access.refusal import Refused, problem
+from penstock.service.access.refusal import Refused, turn_away
 from penstock.service.access.serving import is_loopback
 from penstock.service.access.state import Access
 
@@ -36,6 +36,7 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 FIELD, HEADER = "csrf", "x-csrf-token"
 
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+_SIGNS_OF_A_PROXY = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 _SIGNS_OF_A_BROWSER = ("origin", "sec-fetch-site", "sec-fetch-mode", "referer")
 
 
@@ -50,15 +51,20 @@ class Door:
         if scope["type"] == "http":
             refusal = _host_problem(scope, self._access) or _origin_problem(scope, self._access) or _body_problem(scope)
             if refusal is not None:
-                await problem(*refusal)(scope, receive, send)
+                await turn_away(*refusal, scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
 
 def _host_problem(scope: Scope, access: Access) -> tuple[int, str] | None:
-    hosts = Headers(scope=scope).getlist("host")
-    if access.is_open and (len(hosts) != 1 or not is_loopback(_name_in(hosts[0]))):
+    if not access.is_open:
+        return None
+    headers = Headers(scope=scope)
+    hosts = headers.getlist("host")
+    if len(hosts) != 1 or not is_loopback(_name_in(hosts[0])):
         return 421, "the Host header names no address of this machine: open http://127.0.0.1 or http://localhost"
+    if any(name in headers for name in _SIGNS_OF_A_PROXY):
+        return 421, "this came through a proxy, where everybody looks local: set service.public_url, and use tokens"
     return None
 
 

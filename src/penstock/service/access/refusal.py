@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+from penstock.service.api.problems import Problem
 
 
 class Refused(HTTPException):
@@ -16,7 +17,8 @@ class Refused(HTTPException):
         super().__init__(status, detail, headers)
 
 
-def problem(status: int, detail: str) -> JSONResponse:
+async def turn_away(status: int, detail: str, scope: Scope, receive: Receive, send: Send) -> None:
     """The same, for middleware, which stands outside of what turns exceptions into answers."""
-    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
-    return JSONResponse(body, status, media_type="application/problem+json")
+    known = {421: ("misdirected-request", "Not for this address")}
+    slug, title = known.get(status, (None, None))
+    await Problem(status, detail, slug=slug, title=title).response(scope["path"])(scope, receive, send)

@@ -21,20 +21,22 @@ def is_loopback(host: str) -> bool:
     return address.is_loopback
 
 
-def access_mode(host: str, tokens_exist: bool, *, public_url: str | None = None) -> bool:
+def access_mode(host: str, tokens_exist: bool, *, public_url: str | None = None, proxied: bool = False) -> bool:
     """Whether access is open: nobody needs a token. Otherwise there must be one, or nobody could get in.
 
-    With a public URL there is a proxy in front, and everybody in the world seems to come from this machine: then
-    tokens are needed on loopback, too.
+    With a public URL (or `proxied`: proxies that are trusted) something stands in front of the service, and everybody
+    in the world seems to come from this machine: then tokens are needed on loopback, too.
     """
-    if public_url is None and is_loopback(host):
+    behind_proxy = public_url is not None or proxied
+    if is_loopback(host) and not behind_proxy:
         return True
     if tokens_exist:
         return False
-    why = (
-        f"{host} can be reached from other machines" if public_url is None else f"the service is public at {public_url}"
-    )
-    raise InvalidConfiguration(
-        f"{why}, and there is no usable token: make one with `penstock tokens create NAME --scope admin`"
-        + ("" if public_url else ", or listen on 127.0.0.1")
-    )
+    if public_url is not None:
+        why, otherwise = f"the service is public at {public_url}", ""
+    elif proxied:
+        why, otherwise = "the service stands behind a proxy (service.trusted_proxies)", ""
+    else:
+        why, otherwise = f"{host} can be reached from other machines", ", or listen on 127.0.0.1"
+    make = "make one with `penstock tokens create NAME --scope admin`"
+    raise InvalidConfiguration(f"{why}, and there is no usable token: {make}{otherwise}")

@@ -38,7 +38,7 @@ LONGEST = 2000
 
 TITLES: dict[int, tuple[str, str]] = {
     400: ("bad-request", "The request cannot be read"),
-    401: ("unauthorized", "Who are you?"),
+    401: ("unauthorized", "A token is needed"),
     403: ("forbidden", "Not allowed"),
     404: ("not-found", "There is no such thing"),
     405: ("method-not-allowed", "This method is not offered here"),

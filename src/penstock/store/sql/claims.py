@@ -184,6 +184,7 @@ class Claims(Commits):
         for row in rows:
             step, attempt, worker = row.step, row.attempt, row.worker
             lifecycle.crash(row, now=self.now, by_tenant=self.by_tenant)
+            self.crashed.append((row.workflow, row.status))
             self.events.append(
                 Event(row.id, self.now, "crash", step, row.status, row.epoch, 0, attempt, None, worker, row.error)
             )

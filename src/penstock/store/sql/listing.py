@@ -14,7 +14,7 @@ from penstock.store.protocol import JobFilter
 
 JOB = ", ".join(f'j."{c}"' for c in JOB_COLUMNS)
 
-WINDOW = 4000
+WINDOW = 2000
 """Ids that the first question looks at."""
 
 STOPPED = "status IN ('failed', 'paused', 'canceling', 'canceled')"
@@ -66,7 +66,26 @@ def questions(where: JobFilter) -> list[Question]:
     by_index = _by_index(where)
     if by_index is None:
         return [_plain(where)]
-    return [by_index] if where.status and _AT_ONCE.issuperset(where.status) else [_newest(where), by_index]
+    if where.key is not None or (_statuses(where) and _AT_ONCE.issuperset(_statuses(where))):
+        return [by_index]
+    return [_newest(where), by_index]
+
+
+def census(tenant: str | None) -> Question:
+    """(workflow, status, how many), where those that are in no place of their own come as all of the workflow's, with
+    no status: the index that has them all does not know it."""
+    own, args = (["tenant = ?"], [tenant]) if tenant is not None else ([], [])
+    groups = [f"SELECT workflow, NULL AS status, count(*) FROM jobs {_where(own)} GROUP BY tenant, workflow"]
+    hidden = [f"tenant{HIDDEN} = ?"] if own else []
+    for place in dict.fromkeys(PLACES.values()):
+        statuses = ", ".join(f"'{status}'" for status, where in PLACES.items() if where is place)
+        condition = _where([place, f"status IN ({statuses})", *hidden])
+        groups.append(f"SELECT workflow, status, count(*) FROM jobs {condition} GROUP BY workflow, status")
+    return " UNION ALL ".join(groups), tuple(args * len(groups))
+
+
+def _statuses(where: JobFilter) -> tuple[str, ...]:
+    return ("failed",) if where.dead else where.status
 
 
 def _plain(where: JobFilter) -> Question:
@@ -75,17 +94,17 @@ def _plain(where: JobFilter) -> Question:
 
 
 def _newest(where: JobFilter) -> Question:
-    """Among the newest only, and by no index but the primary key's."""
-    tests, args = _tests(where, hidden=HIDDEN)
+    tests, args = _tests(where)
     bound, bound_args = ("WHERE id < ?", [where.before]) if where.before is not None else ("", [])
-    tests.append(f"j.id >= (SELECT min(id) FROM (SELECT id FROM jobs {bound} ORDER BY id DESC LIMIT ?) w)")
-    sql = f"SELECT {JOB} FROM jobs j {_where(tests)} ORDER BY j.id DESC LIMIT ?"
-    return sql, (*args, *bound_args, WINDOW, where.limit)
+    newest = f'SELECT id, tenant, workflow, "key", run, status, parent FROM jobs {bound} ORDER BY id DESC LIMIT ?'
+    ids = f"SELECT j.id FROM ({newest}) j {_where(tests)} ORDER BY j.id DESC LIMIT ?"
+    sql = f"SELECT {JOB} FROM jobs j WHERE j.id IN ({ids}) ORDER BY j.id DESC LIMIT ?"
+    return sql, (*bound_args, WINDOW, *args, where.limit, where.limit)
 
 
 def _by_index(where: JobFilter) -> Question | None:
     """By what there is least of; None where nothing helps, or the primary key helps most."""
-    statuses = ("failed",) if where.dead else where.status
+    statuses = _statuses(where)
     if where.ids is not None or where.batch is not None:
         return None
     if statuses and all(status in PLACES for status in statuses):

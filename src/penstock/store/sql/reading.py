@@ -261,6 +261,13 @@ class Reading:
         )
         return found[0][0]  # type: ignore[no-any-return]
 
+    async def count_calls(self) -> dict[tuple[str, str], int]:
+        live = sorted(LIVE)
+        found = await self.rows(
+            f"SELECT remote, state, count(*) FROM calls WHERE state IN ({', '.join('?' * len(live))}) GROUP BY 1, 2", live
+        )
+        return {(remote, state): amount for remote, state, amount in found}
+
     async def costs(self, where: CostFilter) -> list[Cost]:
         tests, args = [], []
         for test, value in (

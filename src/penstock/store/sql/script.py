@@ -98,7 +98,8 @@ class Script(Records):
                     answers[place] = refused
         if self.asked:
             yield from self._remember(answers, recalled)
-        return Applied(answers, self.hints, None if self.first_due is None else self.first_due - self.now)
+        due_in = None if self.first_due is None else self.first_due - self.now
+        return Applied(answers, self.hints, due_in, self.crashed)
 
     def _take_lock(self, op: TakeLock) -> Steps[bool]:
         row = yield from self._held(op.job, op.epoch)
@@ -201,6 +202,7 @@ class Script(Records):
             kind, step, attempt = "crash" if crashed else "hand back", row.step, row.attempt
             if crashed:
                 lifecycle.crash(row, now=self.now, by_tenant=self.by_tenant)
+                self.crashed.append((row.workflow, row.status))
             else:
                 lifecycle.hand_back(row, now=self.now, by_tenant=self.by_tenant)
             self.events.append(

@@ -32,6 +32,7 @@ class Settling:
         self.limits: Limits = {}
         self.by_tenant = False
         self.hints: set[str] = set()
+        self.crashed: list[tuple[str, str]] = []
         self.events: list[Event] = []
         self.lines: list[tuple[str, float, str, int, str, str]] = []
         self.first_due: float | None = None
