@@ -12,8 +12,9 @@ from bench.engine.run import run_engine
 from bench.gemini.run import run_gemini
 from bench.home import reserved
 from bench.options import Options
+from bench.service.run import run_service
 
-BENCHES: dict[str, Callable[[Options], int]] = {"engine": run_engine, "gemini": run_gemini}
+BENCHES: dict[str, Callable[[Options], int]] = {"engine": run_engine, "gemini": run_gemini, "service": run_service}
 
 
 def main() -> int:
@@ -27,6 +28,7 @@ def main() -> int:
     if chosen.list:
         print("\n  ".join(["engine", *(contestant.name for contestant in contestants.ALL)]))
         print("\n  ".join(["gemini", "google-genai", "penstock"]))
+        print("\n  ".join(["service", "penstock"]))
         return 0
     for name in chosen.names:
         if name not in BENCHES:

@@ -36,22 +36,22 @@ def dollars(millionths: int) -> str:
     return f"${millionths / 1_000_000:.6f}"
 
 
-async def tell(what: str) -> None:
-    (budget,) = await app.budgets()
-    calls = len(await app.calls())
+async def tell(what: str, job: str) -> None:
+    budget = next(budget for budget in await app.budgets() if budget.scope == "tenant:town")
+    calls = len(await app.calls(job=job))
     print(f"{what}: {calls} of {len(LINES)} lines, {dollars(budget.spent)} of {dollars(budget.most)} spent")
 
 
 async def main() -> None:
     async with app, app.worker():
-        await app.set_budget("tenant:default", 0.00255)
-        job = (await app.submit(translations, LINES)).job_id
+        await app.set_budget("tenant:town", 0.00255)
+        job = (await app.submit(translations, LINES, tenant="town")).job_id
         await app.wait(job, until=("paused",))
-        await tell("paused")
+        await tell("paused", job)
         print((await app.job(job)).reason)
-        await app.set_budget("tenant:default", 0.01)
+        await app.set_budget("tenant:town", 0.01)
         await app.wait(job)
-        await tell("completed")
+        await tell("completed", job)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ async def main() -> None:
         job = await app.wait(submitted.job_id)
         for page, text in job.result.items():
             print(f"{page}: {text}")
-        (call,) = await app.calls()
+        (call,) = await app.calls(job=job.id)
         print(f"{call.usage.input} tokens in, {call.usage.output} out, ${call.cost / 1_000_000:.6f} by Google's prices")
 
 

@@ -41,6 +41,7 @@ from penstock.store.protocol import (
     Submitted,
     WorkerRow,
 )
+from penstock.telemetry.starting import start_tracing
 
 if TYPE_CHECKING:
     from penstock.config import Settings
@@ -119,6 +120,7 @@ class Penstock:
             from penstock.config import load
 
             settings = load()
+        tracer = start_tracing(settings.otel)
         connected = self._make_store(store or self._store_given or settings.store)
         await connected.open()
         self._engine = Engine(
@@ -132,6 +134,7 @@ class Penstock:
             outputs=Outputs(Path(self._outputs_given or settings.home / "outputs")),
             calls=CallDesk(settings.home / "calls", self._remotes, factories=builtin_remotes(settings, self._clock)),
         )
+        self._engine.tracer = tracer
         limits = settings.limits if self._limits is None else self._limits
         if limits is not None and dict(limits) != await connected.limits():
             await self._engine.set_limits(limits)
@@ -142,6 +145,8 @@ class Penstock:
         if engine is not None:
             await engine.close()
             await engine.store.close()
+            if engine.tracer is not None:
+                await engine.tracer.stop()
 
     async def __aenter__(self) -> Self:
         return await self.open()

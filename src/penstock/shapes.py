@@ -11,8 +11,8 @@ from dataclasses import asdict
 from typing import Any
 
 from penstock.engine.call import Call, CallRow, held_by, label_of, view
-from penstock.engine.model import Event, Job
-from penstock.store.protocol import Budget, Cost
+from penstock.engine.model import Batch, Event, Job, Schedule
+from penstock.store.protocol import Budget, Cost, LogLine
 from penstock.times import utc
 
 
@@ -60,6 +60,49 @@ def happening(event: Event) -> dict[str, Any]:
         "took": event.took,
         "by": event.worker,
         "note": event.note,
+    }
+
+
+def log_line(line: LogLine) -> dict[str, Any]:
+    return {"at": utc(line.at), "step": line.step, "attempt": line.attempt, "level": line.level, "text": line.text}
+
+
+def batch_state(batch: Batch) -> str:
+    """One word for where a batch is."""
+    if batch.finished is not None:
+        return "ended"
+    return "open" if batch.sealed is None else "sealed"
+
+
+def batch_line(batch: Batch) -> dict[str, Any]:
+    return {
+        "id": batch.id,
+        "tenant": batch.tenant,
+        "key": batch.key,
+        "generation": batch.generation,
+        "state": batch_state(batch),
+        "limit": batch.limit,
+        "members": batch.members,
+        "completed": batch.completed,
+        "failed": batch.failed,
+        "canceled": batch.canceled,
+        "created": utc(batch.created),
+        "sealed": utc(batch.sealed),
+        "finished": utc(batch.finished),
+        "follow_up": batch.follow_up,
+    }
+
+
+def schedule_line(schedule: Schedule) -> dict[str, Any]:
+    return {
+        "name": schedule.name,
+        "tenant": schedule.tenant,
+        "cron": schedule.cron,
+        "timezone": schedule.timezone,
+        "workflow": schedule.workflow,
+        "enabled": schedule.enabled,
+        "next_due": utc(schedule.next_due),
+        "last_fired": utc(schedule.last_fired),
     }
 
 

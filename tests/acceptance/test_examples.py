@@ -49,7 +49,7 @@ EXPECTED = {
     ],
     "budget": [
         "paused: 2 of 4 lines, ",
-        "OverBudget: budget tenant:default: ",
+        "OverBudget: budget tenant:town: ",
         "completed: 4 of 4 lines, ",
     ],
     "priorities": ["an hour old", "urgent 1", "urgent 2", "normal 1", "normal 2", "normal 3"],

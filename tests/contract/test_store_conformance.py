@@ -29,6 +29,7 @@ from penstock.store.protocol import (
     Intended,
     Landed,
     Learn,
+    LockFilter,
     LockRow,
     SetBudget,
     Submit,
@@ -268,7 +269,7 @@ def test_a_pause_that_was_taken_back_stops_nobody_who_had_heard_of_it(tmp_path: 
 
 def test_a_difference_names_the_seed_and_the_shortest_sequence() -> None:
     class Forgetful(MemoryStore):
-        async def locks(self, *, tenant: str | None = None) -> list[LockRow]:
+        async def locks(self, where: LockFilter | None = None) -> list[LockRow]:
             return []
 
     async def differ() -> None:

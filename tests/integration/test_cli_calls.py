@@ -139,14 +139,14 @@ def test_the_doctor_sees_calls_that_nobody_looks_after(running: tuple[ShopCli, C
     assert checks["workers"]["detail"] == "none alive, 1 unfinished job, 1 unfinished call"
     detail = checks["remote calls"]["detail"]
     assert (checks["remote calls"]["status"], detail) == ("warn", "1 unfinished call and nobody looks after it")
-    assert "penstock worker --app" in checks["remote calls"]["mend"]
+    assert "penstock up --app" in checks["remote calls"]["mend"]
 
 
 @pytest.mark.parametrize("kind", ["jobs", "calls"])
 def test_who_cancels_learns_that_nobody_stops_the_call(running: tuple[ShopCli, Call], kind: str) -> None:
     cli, call = running
     said = cli(kind, "cancel", call.job if kind == "jobs" else call.id)
-    start = f"penstock worker --app {cli.environ['PENSTOCK_APP']}"
+    start = f"penstock up --app {cli.environ['PENSTOCK_APP']}"
     assert said.err.splitlines()[-1] == f"1 call still runs at shop; it is cancelled when a worker runs: `{start}`"
 
 

@@ -33,7 +33,7 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cli]:
 def test_a_job_from_submit_to_its_history(any_store: Cli) -> None:
     cli = any_store
     said = cli("jobs", "submit", "hello", "--payload", '"world"', "--key", "k", "--priority", "70")
-    assert "No worker is alive: start one with `penstock worker --app flow:app`" in said.err
+    assert "No worker is alive: start one with `penstock up --app flow:app`" in said.err
     job_id = said.out.rstrip("\n")
     assert said.err.startswith(f"Submitted {job_id} (hello)\n")
 

@@ -153,7 +153,7 @@ def test_ctrl_c_while_this_process_does_the_work_hands_it_back(cli: Cli) -> None
     cli.until_file("mark")
     waiting.send_signal(signal.SIGINT)
     assert waiting.wait(30) == 130
-    assert "goes on when a worker runs, `penstock worker --app flow:app`" in cli.log
+    assert "goes on when a worker runs, `penstock up --app flow:app`" in cli.log
     (job,) = cli("jobs", "list", "--json").json["jobs"]
     assert (job["status"], job["attempt"]) == ("queued", 0)
     assert "Traceback" not in cli.log

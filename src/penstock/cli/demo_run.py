@@ -1,4 +1,4 @@
-"""The demo's examples: started as programs, watched through their stores, and judged by how their jobs ended."""
+"""The demo's examples: started as programs, watched through the store they share, judged by how their jobs ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.app import Penstock
-from penstock.config import Settings
 from penstock.engine.errors import NotFound, StoreError
 from penstock.engine.model import Event, Job
 from penstock.gemini_local.launch import LaunchFailed
@@ -33,6 +32,7 @@ class Example:
 
     name: str
     title: str
+    workflows: tuple[str, ...]
     expected: dict[str, int]
 
     @property
@@ -41,15 +41,15 @@ class Example:
 
 
 EXAMPLES = (
-    Example("hello", "hello", {"completed": 1}),
-    Example("retry", "retry", {"completed": 1, "failed": 1}),
-    Example("wait_and_poll", "wait and poll", {"completed": 3}),
-    Example("batch_fan_in", "batch with fan-in", {"completed": 12, "failed": 1}),
-    Example("pause_cancel_cleanup", "pause, cancel, clean up", {"completed": 1, "canceled": 1}),
-    Example("priorities", "priorities", {"completed": 6}),
-    Example("gemini_batch", "Gemini batch, offline", {"completed": 1}),
-    Example("never_paid_twice", "never paid twice", {"completed": 1}),
-    Example("budget", "a budget", {"completed": 1}),
+    Example("hello", "hello", ("hello",), {"completed": 1}),
+    Example("retry", "retry", ("report",), {"completed": 1, "failed": 1}),
+    Example("wait_and_poll", "wait and poll", ("rendering",), {"completed": 3}),
+    Example("batch_fan_in", "batch with fan-in", ("pages", "summary"), {"completed": 12, "failed": 1}),
+    Example("pause_cancel_cleanup", "pause, cancel, clean up", ("exports",), {"completed": 1, "canceled": 1}),
+    Example("priorities", "priorities", ("letters",), {"completed": 6}),
+    Example("gemini_batch", "Gemini batch, offline", ("books",), {"completed": 1}),
+    Example("never_paid_twice", "never paid twice", ("sayings",), {"completed": 1}),
+    Example("budget", "a budget", ("translations",), {"completed": 1}),
 )
 
 
@@ -93,7 +93,9 @@ class DemoView(Protocol):
 
     def happened(self, run: ExampleRun, job: Job, event: Event) -> None: ...
 
-    def over(self, *, stays: bool) -> None: ...
+    def over(self, *, stays: str | None) -> None:
+        """The examples have ended; `stays` is where the dashboard is left up."""
+        ...
 
     def stop(self) -> None: ...
 
@@ -106,34 +108,28 @@ def examples() -> tuple[Example, ...]:
     return EXAMPLES
 
 
-async def play(programs: Sequence[Example], home: Path, view: DemoView, *, stay: bool) -> list[ExampleRun]:
-    """Run all examples at once. With `stay` the view is left up until somebody ends it."""
-    runs = [ExampleRun(example) for example in programs]
+async def play(runs: Sequence[ExampleRun], home: Path, app: Penstock, view: DemoView) -> None:
+    """Run all examples at once, each in a process and a folder of its own, all on the store of `app`."""
     view.start(runs)
-    try:
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             for run in runs:
-                group.create_task(_play_one(run, home / run.example.name, view))
-    except TimeoutError:
-        pass
-    else:
-        view.over(stays=stay)
-        if stay:
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.Event().wait()
-    finally:
-        view.stop()
-    return runs
+                group.create_task(_play_one(run, home / run.example.name, store_in(home), app, view))
 
 
-async def _play_one(run: ExampleRun, folder: Path, view: DemoView) -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")} | AT_HOME
+def store_in(home: Path) -> str:
+    return f"sqlite:///{home}/penstock.db"
+
+
+async def _play_one(run: ExampleRun, folder: Path, store: str, app: Penstock, view: DemoView) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    environment |= AT_HOME | {"PENSTOCK_STORE": store}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-u", str(run.example.path), cwd=folder, env=environment,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     over = asyncio.Event()
-    watching = asyncio.create_task(_watch(run, folder / ".penstock" / "penstock.db", over, view))
+    watching = asyncio.create_task(_watch(run, app, over, view))
     try:
         assert process.stdout is not None
         async for line in process.stdout:
@@ -151,29 +147,18 @@ async def _play_one(run: ExampleRun, folder: Path, view: DemoView) -> None:
     run.ended = time.time()
 
 
-async def _watch(run: ExampleRun, path: Path, over: asyncio.Event, view: DemoView) -> None:
-    """Read the example's store until it is over, and once more then."""
-    while not _is_there(path):
-        if over.is_set():
+async def _watch(run: ExampleRun, app: Penstock, over: asyncio.Event, view: DemoView) -> None:
+    """Read the example's jobs until it is over, and once more then."""
+    told: dict[str, int] = {}
+    while True:
+        last = over.is_set()
+        with contextlib.suppress(StoreError):
+            found = [job for name in run.example.workflows for job in await app.jobs(workflow=name, limit=100)]
+            run.jobs = sorted(found, key=lambda job: job.id, reverse=True)
+            await _tell_news(run, app, told, view)
+        if last:
             return
         await _pause(over)
-    app = await Penstock(store=f"sqlite:///{path}").open(settings=Settings())
-    told: dict[str, int] = {}
-    try:
-        while True:
-            last = over.is_set()
-            with contextlib.suppress(StoreError):
-                run.jobs = await app.jobs(limit=100)
-                await _tell_news(run, app, told, view)
-            if last:
-                return
-            await _pause(over)
-    finally:
-        await app.close()
-
-
-def _is_there(path: Path) -> bool:
-    return path.exists()
 
 
 async def _tell_news(run: ExampleRun, app: Penstock, told: dict[str, int], view: DemoView) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.demo_run import DemoView, Example, ExampleRun
+from penstock.cli.demo_run import DemoView, ExampleRun
 from penstock.cli.fitting import shortened
 from penstock.cli.job_views import counters_text, elapsed, given_key, progress_text
 from penstock.cli.output import SIGNS, STATUS_STYLES, Output, counted
@@ -41,8 +41,8 @@ KINDS = {
 }
 
 
-def view_for(out: Output, programs: Sequence[Example]) -> DemoView:
-    return LiveDemo(out) if out.live else LineDemo(out)
+def view_for(out: Output, url: str) -> DemoView:
+    return LiveDemo(out, url) if out.live else LineDemo(out)
 
 
 def sentence(job: Job, event: Event) -> str:
@@ -75,7 +75,7 @@ class LineDemo:
     def happened(self, run: ExampleRun, job: Job, event: Event) -> None:
         self._line(run, sentence(job, event))
 
-    def over(self, *, stays: bool) -> None:
+    def over(self, *, stays: str | None) -> None:
         pass
 
     def stop(self) -> None:
@@ -89,14 +89,14 @@ class LineDemo:
 class LiveDemo:
     """For terminals."""
 
-    def __init__(self, out: Output) -> None:
+    def __init__(self, out: Output, url: str) -> None:
         from rich.live import Live
         from rich.spinner import Spinner
 
         self._runs: Sequence[ExampleRun] = ()
         self._events: deque[tuple[float, str, str, str]] = deque(maxlen=200)
         self._spinner = Spinner("dots", style=STATUS_STYLES["running"])
-        self._foot = "Ctrl-C ends the demo."
+        self._foot = f"The dashboard is at {url}. Ctrl-C ends the demo."
         self._began = time.time()
         self._live = Live(self, console=out.console(stderr=True), refresh_per_second=10, transient=False)
 
@@ -111,12 +111,12 @@ class LiveDemo:
         style = STATUS_STYLES.get(event.status, "") if event.status in FINAL or event.kind == "retry" else ""
         self._events.append((event.at - self._began, run.example.title, sentence(job, event), style))
 
-    def over(self, *, stays: bool) -> None:
+    def over(self, *, stays: str | None) -> None:
         wrong = sum(not run.fine for run in self._runs)
         ended = (
             "All examples ended as expected." if not wrong else f"{counted(wrong, 'example')} did not end as expected."
         )
-        self._foot = f"{ended} Ctrl-C ends the demo." if stays else ended
+        self._foot = f"{ended} The dashboard stays up at {stays} until Ctrl-C." if stays else ended
 
     def stop(self) -> None:
         self._live.stop()
@@ -126,7 +126,7 @@ class LiveDemo:
         from rich.text import Text
 
         table = self._table(options.max_width, MOST_ROWS_EACH if console.height >= ROOM_FOR_JOBS else 1)
-        yield Text(f" Penstock: {len(self._runs)} examples, each on a store of its own", style="bold")
+        yield Text(f" Penstock: {len(self._runs)} examples, each in a process of its own, on one store", style="bold")
         yield table
         used = table.row_count + 9
         room = max(FEWEST_EVENTS, min(console.height - used, 14))

@@ -38,7 +38,8 @@ SIGNS = {
 _PASSWORD = re.compile(r"(://[^:/\s]*):\S*@")
 """Up to the last @ of the word: a password that should have been written with %40 is hidden all the same."""
 _PASSWORD_OPTION = re.compile(r"([?&](?:ssl)?password=)[^&\s]*", re.I)
-_TOKEN = re.compile(r"penstock_[A-Za-z0-9_-]{20,}")
+_TOKEN = re.compile(r"penstock_(?=[a-z_-]*[A-Z0-9])[A-Za-z0-9_-]{20,}")
+"""Of a token, or the first part of one; a metric's name has neither capitals nor digits."""
 
 
 def without_password(text: str) -> str:

@@ -8,7 +8,6 @@ import http.client
 import json
 import logging
 import os
-import shlex
 import socket
 import sys
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from pydantic import PydanticUserError
 
 from penstock.app import Penstock
 from penstock.cli.output import without_password
-from penstock.cli.sessions import HOW_TO_NAME_IT, load_app, store_url
+from penstock.cli.sessions import HOW_TO_NAME_IT, load_app, same_flags, store_url
 from penstock.config import Settings
 from penstock.engine.errors import InvalidConfiguration, InvalidRequest
 from penstock.engine.model import DEFAULT_QUEUE
@@ -32,6 +31,8 @@ from penstock.service.sections import found_sections
 from penstock.service.server import PortTaken, address_of, listen, serve
 from penstock.service.state import Service
 from penstock.service.workforce import Nobody, OwnWorker, Workforce
+
+SAMPLES = {"string": """'"world"'""", "integer": "1", "number": "1", "boolean": "true", "null": "null"}
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -105,11 +106,11 @@ async def _serve(settings: Settings, wanted: Wanted, greet: Callable[[Facts], No
         settings = _without_limits(settings)
     else:
         app = load_app(settings)
-        store = settings.store if settings.source("store") else None
-    url = store if store is not None else store_url(app, settings)
+        store = settings.store if settings.source("store") else ""
+    url = store or store_url(app, settings)
     if wanted.processes and url.startswith("memory:"):
         raise InvalidConfiguration("memory:// is gone with its process: workers of other processes cannot share it")
-    await app.open(store=store, settings=settings, exit_when_stuck=True)
+    await app.open(store=store or None, settings=settings, exit_when_stuck=True)
     try:
         here = settings.service
         open_access = access_mode(here.host, await tokens_exist(app.engine.store), public_url=here.public_url)
@@ -145,15 +146,11 @@ def _first_job(app: Penstock, settings: Settings) -> str | None:
     if workflow is None:
         return None
     try:
-        kind = workflow.first.adapter.json_schema().get("type")
+        kind = workflow.first.adapter.json_schema().get("type", "")
     except (PydanticUserError, InvalidRequest):
-        kind = None
-    payload = {"string": """'"world"'""", "integer": "1", "number": "1", "boolean": "true", "null": "null"}.get(kind)
-    command = f"penstock jobs submit {workflow.name} --payload {payload or 'JSON'}"
-    for key in ("app", "store", "home"):
-        if settings.source(key) == f"--{key}":
-            command += f" --{key} {shlex.quote(str(getattr(settings, key)))}"
-    return without_password(command)
+        kind = ""
+    command = f"penstock jobs submit {workflow.name} --payload {SAMPLES.get(kind, 'JSON')}"
+    return without_password(command + same_flags(settings))
 
 
 def _without_limits(settings: Settings) -> Settings:

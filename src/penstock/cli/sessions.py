@@ -7,10 +7,11 @@ import contextlib
 import importlib
 import json
 import os
+import shlex
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -26,6 +27,9 @@ from penstock.engine.machine import is_dead
 from penstock.store.protocol import WorkerRow
 
 T = TypeVar("T")
+
+FLAGS = ("app", "store", "home")
+"""The options that say which app and store are meant."""
 
 HOW_TO_NAME_IT = "name it with --app module:object, PENSTOCK_APP or `app:` in penstock.yaml"
 
@@ -149,8 +153,15 @@ def _takes(told: dict[str, Any], workflow: str | None, queue: str | None) -> boo
 
 
 def how_to_start(settings: Settings) -> str:
-    named = settings.app or "module:object"
-    return f"penstock worker --app {named}"
+    """The command that starts a worker for what this command did; what stands in a file is found there again."""
+    in_a_file = " line " in (settings.source("app") or "")
+    return "penstock up" + same_flags(settings, but=("app",) if in_a_file else (), app=settings.app or "module:object")
+
+
+def same_flags(settings: Settings, *, but: Collection[str] = (), app: str | None = None) -> str:
+    """The options that lead another command to the same app and store."""
+    told = {"app": app} | {key: str(getattr(settings, key)) for key in FLAGS if settings.source(key) == f"--{key}"}
+    return "".join(f" --{key} {shlex.quote(value)}" for key, value in told.items() if value and key not in but)
 
 
 @dataclass(slots=True)

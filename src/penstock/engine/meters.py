@@ -39,6 +39,7 @@ LABELS: dict[str, tuple[str, ...]] = {
     "call_seconds": ("remote",),
     "tokens": ("remote", "model", "kind"),
     "cost_microdollars": ("remote", "model"),
+    "sla_breaches": ("workflow",),
 }
 """Everything that is counted, by which labels."""
 
@@ -48,6 +49,8 @@ BUCKETS: dict[str, tuple[float, ...]] = {
     "call_seconds": (0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200, 21600, 86400),
 }
 """The upper bounds of the buckets of what is counted as a histogram; the last bucket has none."""
+
+_TICK_BOUNDS = BUCKETS["ticks"] = BUCKETS["tick_seconds"]
 
 BY_MINUTE = ("jobs_ended", "cost_microdollars")
 """What is also kept minute by minute, for charts."""
@@ -101,10 +104,10 @@ class Meters:
             key = self._known(key)
             spread = self._spread.setdefault(key, [0.0] * (len(BUCKETS[name]) + 2))
             self._wake()
-        # Somebody may have set the clock back meanwhile.
-        value = max(0.0, value)
         spread[bisect_left(BUCKETS[name], value)] += 1
-        spread[-1] += value
+        # Somebody may have set the clock back meanwhile.
+        if value > 0:
+            spread[-1] += value
 
     def claimed(self, row: JobRow) -> None:
         """A tick begins. Of a job's first one it is known how long the job waited for it."""
@@ -112,14 +115,22 @@ class Meters:
             self.observe("queue_seconds", (row.workflow,), row.started - row.created)
 
     def ticked(self, row: JobRow, move: Move, after: JobRow | None) -> None:
-        """A tick of `row` ended as `move`, and left the job as `after`; None: it could not be stored."""
-        workflow, step = row.workflow, row.step
-        outcome = outcome_of(move) if after is not None else "lost"
-        self.add("ticks", (workflow, step, outcome))
-        if outcome != "hand_back":
-            self.observe("tick_seconds", (workflow, step), move.took)
-        if after is not None and after.finished is not None:
-            self.ended(workflow, after.status)
+        """A tick of `row` ended as `move`, and left the job as `after`; None: it could not be stored. The hot path: how
+        many there were and how long they took is one list for each outcome, told apart in `totals`."""
+        outcome: str = move.kind if not move.throttled else "throttled"
+        if after is None:
+            outcome = "lost"
+        elif after.finished is not None:
+            self.add("jobs_ended", (row.workflow, after.status))
+        took = move.took
+        try:
+            spread = self._spread["ticks", row.workflow, row.step, outcome]
+        except KeyError:
+            self.observe("ticks", (row.workflow, row.step, outcome), took)
+            return
+        spread[bisect_left(_TICK_BOUNDS, took)] += 1
+        if took > 0:
+            spread[-1] += took
 
     def ended(self, workflow: str, status: str) -> None:
         self.add("jobs_ended", (workflow, status))
@@ -199,7 +210,7 @@ class Meters:
 
 def outcome_of(move: Move) -> str:
     """How a tick ended, as a label says it."""
-    if move.kind == "retry" and move.throttled:
+    if move.throttled:
         return "throttled"
     return "hand_back" if move.kind == "hand back" else move.kind
 
@@ -207,7 +218,18 @@ def outcome_of(move: Move) -> str:
 def totals(counted: Counted) -> Amounts:
     """As the store keeps it: a histogram is one amount for each bucket, not added up, and the sum of what was seen."""
     found = [(key[0], _labels(key), amount) for key, amount in counted.counts.items()]
+    spreads: dict[_Key, list[float]] = {}
     for key, spread in counted.spread.items():
+        if key[0] != "ticks":
+            spreads[key] = spread
+            continue
+        workflow, step, outcome = key[1:]
+        told = ("ticks", workflow, step, outcome.replace(" ", "_"))
+        found.append(("ticks", _labels(told), sum(spread[:-1])))
+        if outcome != "hand back":
+            took = ("tick_seconds", workflow, step)
+            spreads[took] = [a + b for a, b in zip(spreads.get(took, [0.0] * len(spread)), spread, strict=True)]
+    for key, spread in spreads.items():
         name = key[0]
         bounds = [*map(bound, BUCKETS[name]), "+Inf"]
         found += [

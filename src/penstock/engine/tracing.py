@@ -8,7 +8,7 @@ written anywhere below it carry that. `Tracer` is what the engine tells of its w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from hashlib import blake2b
@@ -41,6 +41,15 @@ class Span(Protocol):
     def end(self, outcome: str, *, error: str | None = None, after: JobRow | None = None) -> None: ...
 
 
+class RequestSpan(Protocol):
+    """A request to the service. `ids` are for its log lines."""
+
+    @property
+    def ids(self) -> Mapping[str, str]: ...
+
+    def answered(self, route: str, status: int) -> None: ...
+
+
 class Tracer(Protocol):
     def tick(self, row: JobRow) -> Span: ...
 
@@ -50,4 +59,10 @@ class Tracer(Protocol):
 
     def submitted(self, jobs: Iterable[str]) -> None:
         """Whatever runs now has started these jobs."""
+        ...
+
+    def request(self, method: str, headers: Sequence[tuple[bytes, bytes]]) -> AbstractContextManager[RequestSpan]: ...
+
+    async def stop(self) -> None:
+        """Send what is left."""
         ...

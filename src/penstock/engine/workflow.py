@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,7 +61,8 @@ class Workflow:
 
     `payload` is the type of what is submitted: a Pydantic model, a dataclass, or anything Pydantic can validate. It
     may be left out when the first step annotates it. `retry`, `timeout` and `deadline` are what its steps have unless
-    they say otherwise; `deadline=None` lets a job stay in a step for ever.
+    they say otherwise; `deadline=None` lets a job stay in a step for ever. `sla` is the promise that a job is final so
+    many seconds after it was submitted: one that is not is told of once (`penstock up`), and goes on.
     """
 
     def __init__(
@@ -73,13 +75,17 @@ class Workflow:
         retry: Retry | None = None,
         timeout: float | None = None,
         deadline: float | None = LONGEST_STAY,
+        sla: float | None = None,
     ) -> None:
+        if sla is not None and not 0 < sla < math.inf:
+            raise InvalidRequest(f"workflow {name!r}: sla must be more than 0 seconds, not {sla!r}")
         self.name = checked_name("workflow", name)
         self.queue = checked_name("queue", queue)
         self.priority = priority or Priority()
         self.retry = retry or Retry()
         self.timeout = timeout
         self.deadline = deadline
+        self.sla = sla
         self.steps: dict[str, Step] = {}
         self.cleanup_step: Step | None = None
         self._payload = payload

@@ -90,7 +90,6 @@ class Ending:
     asked: int = 0
     interrupted: bool = False
     first: asyncio.Event = field(default_factory=asyncio.Event)
-    second: asyncio.Event = field(default_factory=asyncio.Event)
 
     @contextlib.contextmanager
     def heeding(self) -> Iterator[None]:
@@ -105,7 +104,7 @@ class Ending:
                 loop.call_soon_threadsafe(self.first.set)
             elif self.asked == 2:
                 _end_after(AT_ONCE)
-                loop.call_soon_threadsafe(self._hurry)
+                loop.call_soon_threadsafe(self.on_second)
 
         numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         before = {number: signal.signal(number, heed) for number in numbers}
@@ -114,10 +113,6 @@ class Ending:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-    def _hurry(self) -> None:
-        self.second.set()
-        self.on_second()
 
 
 def _end_after(seconds: float) -> None:
@@ -147,6 +142,52 @@ class _Server(uvicorn.Server):
         yield
 
 
+class Running:
+    """A service that takes requests, and whoever does the work beside it."""
+
+    def __init__(self, service: Service, app: ASGIApp, listener: socket.socket, workforce: Workforce) -> None:
+        self._service = service
+        self._workforce = workforce
+        self._listener = listener
+        self._server = _Server(_config(Front(app, service), service.settings.service.trusted_proxies))
+        self._serving: asyncio.Task[None] | None = None
+        self._hurried = asyncio.Event()
+
+    async def begin(self) -> None:
+        self._serving = asyncio.create_task(_serving(self._server, self._listener), name="penstock-http")
+        await self.until(self._server.serving)
+        await self._workforce.start()
+
+    async def until(self, event: asyncio.Event) -> None:
+        """Until the event; a server that ends by itself ends the wait with its error."""
+        assert self._serving is not None
+        waiting = asyncio.ensure_future(event.wait())
+        try:
+            await asyncio.wait([self._serving, waiting], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if self._serving.done():
+            self._serving.result()
+
+    async def end(self, *, wait: float = 0.0) -> None:
+        """Drain, for at least `wait` seconds, then close the socket and answer what was asked."""
+        self._service.draining = True
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._workforce.stop())
+            group.create_task(_wait_for(self._hurried, wait))
+        await self._service.feed.stop()
+        self._server.should_exit = True
+        if self._serving is not None:
+            await asyncio.wait([self._serving])
+            self._serving.result()
+
+    def hurry(self) -> None:
+        """Stop what still runs now."""
+        self._hurried.set()
+        self._workforce.hurry()
+        self._server.force_exit = True
+
+
 async def serve(
     service: Service,
     app: ASGIApp,
@@ -156,33 +197,22 @@ async def serve(
     on_ready: Callable[[], None],
 ) -> int:
     """Serve until a signal comes and everything has ended; answers the exit code."""
-    settings = service.settings
-    server = _Server(_config(Front(app, service), settings.service.trusted_proxies))
+    grace, wait = service.settings.grace, service.settings.service.drain_wait
+    running = Running(service, app, listener, workforce)
 
     def hurry() -> None:
         log.warning("a second signal: running steps are stopped now, and their jobs handed back")
-        workforce.hurry()
-        server.force_exit = True
+        running.hurry()
 
-    wait = settings.service.drain_wait
-    ending = Ending(at_most=settings.grace + wait + LAST_WAIT + MARGIN, on_second=hurry)
+    ending = Ending(at_most=grace + wait + LAST_WAIT + MARGIN, on_second=hurry)
     with ending.heeding():
-        serving = asyncio.create_task(_serving(server, listener), name="penstock-http")
         try:
-            await _either(serving, server.serving)
-            await workforce.start()
+            await running.begin()
             on_ready()
-            await _either(serving, ending.first)
+            await running.until(ending.first)
         finally:
-            service.draining = True
-            _tell_how(settings.grace, wait)
-            async with asyncio.TaskGroup() as group:
-                group.create_task(workforce.stop())
-                group.create_task(_wait_for(ending.second, wait))
-            await service.feed.stop()
-            server.should_exit = True
-            await asyncio.wait([serving])
-        serving.result()
+            _tell_how(grace, wait)
+            await running.end(wait=wait)
         log.info("stopped: nothing is running here any more")
     return INTERRUPTED if ending.interrupted else 0
 
@@ -201,17 +231,6 @@ async def _serving(server: _Server, listener: socket.socket) -> None:
         await server.serve([listener])
     except SystemExit as error:
         raise NotServed("the service could not start; the lines above say why") from error
-
-
-async def _either(task: asyncio.Task[None], event: asyncio.Event) -> None:
-    """Until the event; what ends the task ends the wait."""
-    waiting = asyncio.ensure_future(event.wait())
-    try:
-        await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiting.cancel()
-    if task.done():
-        task.result()
 
 
 async def _wait_for(event: asyncio.Event, seconds: float) -> None:

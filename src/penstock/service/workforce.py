@@ -1,4 +1,4 @@
-"""Who does the work while the service serves: a worker in this process, processes of its own (`fleet.py`), or nobody."""
+"""Who does the work while the service serves: a worker in this process, child processes (`fleet.py`), or nobody."""
 
 from __future__ import annotations
 

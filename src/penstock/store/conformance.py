@@ -266,9 +266,16 @@ class _Operations:
             batch=self._one_or_none(self._batch_ids),
             before=self._one_or_none([row.id for row in self._jobs]), limit=self._rng.randint(1, 5),
         )  # fmt: skip
+        ids = [row.id for row in self._jobs]
+        rarely = JobFilter(
+            tenant=self._one_or_none(_TENANTS), workflow=self._one_or_none(_WORKFLOWS), dead=self._maybe(0.5),
+            after=self._one_or_none(ids), ids=tuple(self._some([*ids, "nobody"])) if self._maybe(0.3) else None,
+            parent=self._one_or_none(ids), limit=self._rng.randint(1, 5),
+        )  # fmt: skip
         asked: dict[str, Callable[[Store], Any]] = {
             "jobs()": lambda s: s.jobs(JobFilter(limit=EVERYTHING)),
             f"jobs({where})": lambda s: s.jobs(where),
+            f"jobs({rarely})": lambda s: s.jobs(rarely),
             "count()": lambda s: s.count(),
             "count(tenant='acme')": lambda s: s.count(tenant="acme"),
             "locks()": lambda s: s.locks(),

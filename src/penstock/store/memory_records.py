@@ -47,6 +47,7 @@ class MemoryRecords:
     rows: dict[str, JobRow]
     batch_rows: dict[str, BatchRow]
     events: dict[str, list[Event]]
+    _replay: bool
 
     def __init__(self) -> None:
         self.numbered: list[tuple[int, str, Event]] = []

@@ -21,6 +21,7 @@ from penstock.engine.identity import checked_name
 from penstock.engine.requests import Requests
 from penstock.service.access.principal import SCOPES
 from penstock.store.protocol import Asked, PutToken, RevokeToken, Store, TokenRow, TouchToken
+from penstock.times import length
 
 PREFIX = "penstock_"
 _SECRET = re.compile(r"penstock_[A-Za-z0-9_-]{43}\Z")
@@ -82,7 +83,7 @@ async def create_token(
     )
     told = f"{token.scopes}; {'all tenants' if tenant is None else f'tenant {tenant}'}"
     if expires_in is not None:
-        told += f"; good for {expires_in:.0f} s"
+        told += f"; good for {length(expires_in)}"
     audit = entry(actor, "token.create", f"token:{name}", tenant=tenant or "", detail=told)
     kept: TokenRow = await engine.group.do(Asked(PutToken(token), audit=audit))
     return kept, secret

@@ -62,10 +62,9 @@ class JsonRoute(APIRoute):
 
 
 def _check_media_type(request: Request) -> None:
-    told = request.headers.get("content-type")
-    if told is None and request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers:
-        return
-    if (told or "").partition(";")[0].strip().lower() != "application/json":
+    told = request.headers.get("content-type", "")
+    empty = request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers
+    if told.partition(";")[0].strip().lower() != "application/json" and not (empty and not told):
         raise Problem(415, "send the body as application/json")
 
 

@@ -81,7 +81,7 @@ def problems(*statuses: int, path: str = "/api/v1/jobs/01k3x9q8w7e6r5t4y3z2") ->
 def _documented(status: int, path: str) -> dict[str, Any]:
     slug, title = TITLES[status]
     detail, more = _EXAMPLES[status]
-    example = {"type": f"/problems/{slug}", "title": title, "status": status, "detail": detail, "instance": path, **more}
+    example = {"type": f"/problems/{slug}", "title": title, "status": status, "detail": detail, "instance": path} | more
     told: dict[str, Any] = {
         "description": _WORDS[status],
         "content": {MEDIA_TYPE: {"schema": {"$ref": _REF + "Problem"}, "example": example}},

@@ -41,6 +41,12 @@ def place_of(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
     return tuple(place)
 
 
+def id_of(cursor: str | None) -> str | None:
+    """The place in a list that is ordered by one id."""
+    place = place_of(cursor, str)
+    return None if place is None else str(place[0])
+
+
 def _is(value: Any, kind: type) -> bool:
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12

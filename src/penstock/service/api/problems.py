@@ -174,6 +174,8 @@ def install_problems(app: FastAPI) -> None:
     from penstock.service.api.document import complete
 
     async def answer(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException) and error.status_code < 400:
+            return Response(status_code=error.status_code, headers=error.headers)
         return problem_of(error).response(request.url.path)
 
     for kind in (Problem, InvalidRequest, StoreError, RequestValidationError, HTTPException, Exception):

@@ -17,9 +17,3 @@ def seen_by(principal: Principal, asked: str | None) -> str | None:
 def owner_for(principal: Principal, asked: str | None) -> str:
     """The tenant that what is made will belong to."""
     return seen_by(principal, asked) or DEFAULT_TENANT
-
-
-def check_sees_all(principal: Principal) -> None:
-    """For what belongs to no tenant: workers, limits."""
-    if principal.tenant is not None:
-        raise forbidden("this is for tokens that are not bound to a tenant")

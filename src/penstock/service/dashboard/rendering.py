@@ -74,14 +74,13 @@ def environment(sections: Sequence[Section] = ()) -> Environment:
     made.filters |= {
         "iso": wording.iso,
         "clock": wording.clock,
-        "length": wording.length,
+        "took": wording.length,
         "dollars": wording.dollars,
         "figure": wording.figure,
         "compact": wording.compact,
         "told": wording.told,
         "given_key": wording.given_key,
         "pretty": wording.pretty,
-        "count": len,
     }
     made.globals |= {"asset": asset, "ago": wording.ago, "link": link, "version": version("penstock")}
     return made

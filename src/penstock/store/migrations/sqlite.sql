@@ -276,4 +276,7 @@ CREATE TABLE tokens (
     UNIQUE (hash),
     UNIQUE (name)
 );
+DROP INDEX jobs_stopped;
+CREATE INDEX jobs_stopped ON jobs (status, id) WHERE status IN ('failed', 'paused', 'canceling', 'canceled');
+CREATE INDEX jobs_children ON jobs (parent, id) WHERE parent IS NOT NULL;
 UPDATE alembic_version SET version_num='0003' WHERE alembic_version.version_num = '0002';

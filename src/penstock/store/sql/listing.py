@@ -30,6 +30,9 @@ PLACES = {
 """Where jobs with a status are found, in the words of the partial indexes: a database uses one only where it sees that
 its condition holds."""
 
+REMAINS = "completed"
+"""The one status that has no place."""
+
 _AT_ONCE = frozenset({"running", "paused", "canceling", "failed", "canceled"})
 """These need no look at the newest: their index has few, or has them in order."""
 
@@ -72,8 +75,8 @@ def questions(where: JobFilter) -> list[Question]:
 
 
 def census(tenant: str | None) -> Question:
-    """(workflow, status, how many), where those that are in no place of their own come as all of the workflow's, with
-    no status: the index that has them all does not know it."""
+    """How many jobs there are of each workflow (with no status: the index that has them all does not know it), then
+    (workflow, status, how many) of those that have a place."""
     own, args = (["tenant = ?"], [tenant]) if tenant is not None else ([], [])
     groups = [f"SELECT workflow, NULL AS status, count(*) FROM jobs {_where(own)} GROUP BY tenant, workflow"]
     hidden = [f"tenant{HIDDEN} = ?"] if own else []
@@ -82,6 +85,18 @@ def census(tenant: str | None) -> Question:
         condition = _where([place, f"status IN ({statuses})", *hidden])
         groups.append(f"SELECT workflow, status, count(*) FROM jobs {condition} GROUP BY workflow, status")
     return " UNION ALL ".join(groups), tuple(args * len(groups))
+
+
+def counted(found: list[tuple[Any, ...]]) -> dict[tuple[str, str], int]:
+    """What the answer to `census` says: what remains of a workflow's jobs has completed."""
+    counts: dict[tuple[str, str], int] = {}
+    for workflow, status, amount in found:
+        if status is None:
+            counts[workflow, REMAINS] = counts.get((workflow, REMAINS), 0) + amount
+        else:
+            counts[workflow, status] = amount
+            counts[workflow, REMAINS] -= amount
+    return {place: amount for place, amount in counts.items() if amount}
 
 
 def _statuses(where: JobFilter) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from penstock.store.protocol import (
     TokenRow,
     WorkerRow,
 )
+from penstock.store.sql import listing
 from penstock.store.sql.statements import BATCH_COLUMNS
 
 _JOB = ", ".join(f'j."{c}"' for c in JOB_COLUMNS)
@@ -40,7 +41,7 @@ _BATCH = ", ".join(f'"{c}"' for c in BATCH_COLUMNS)
 
 
 class Reading:
-    """Every method is one query. Placeholders are written `?` and numbered by the database's own module where it
+    """Every method is one query, or each of its queries is an answer. Placeholders are written `?` and numbered by the database's own module where it
     needs that."""
 
     async def rows(self, sql: str, args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
@@ -51,46 +52,15 @@ class Reading:
         return JobRow(*found[0]) if found else None
 
     async def jobs(self, where: JobFilter) -> list[JobRow]:
-        tests, args = [], []
-        for column, value in (("tenant", where.tenant), ("workflow", where.workflow), ("key", where.key)):
-            if value is not None:
-                tests.append(f"j.{column} = ?")
-                args.append(value)
-        if where.status:
-            tests.append(f"j.status IN ({', '.join('?' * len(where.status))})")
-            args.extend(where.status)
-        if where.batch is not None:
-            tests.append("j.id IN (SELECT job FROM members WHERE batch = ?)")
-            args.append(where.batch)
-        if where.before is not None:
-            tests.append("j.id < ?")
-            args.append(where.before)
-        if where.after is not None:
-            tests.append("j.id > ?")
-            args.append(where.after)
-        if where.parent is not None:
-            tests.append("j.parent = ?")
-            args.append(where.parent)
-        if where.ids is not None:
-            tests.append(f"j.id IN ({', '.join('?' * len(where.ids))})" if where.ids else "1 = 0")
-            args.extend(where.ids)
-        if where.dead:
-            tests.append(
-                "j.status = 'failed' AND NOT EXISTS (SELECT 1 FROM jobs n WHERE n.tenant = j.tenant"
-                " AND n.workflow = j.workflow AND n.key = j.key AND n.run = j.run + 1)"
-            )
-        condition = f"WHERE {' AND '.join(tests)}" if tests else ""
-        found = await self.rows(
-            f"SELECT {_JOB} FROM jobs j {condition} ORDER BY j.id DESC LIMIT ?", (*args, where.limit)
-        )
+        found: list[tuple[Any, ...]] = []
+        for sql, args in listing.questions(where):
+            found = await self.rows(sql, args)
+            if len(found) >= where.limit:
+                break
         return [JobRow(*values) for values in found]
 
     async def count(self, *, tenant: str | None = None) -> dict[tuple[str, str], int]:
-        condition, args = ("WHERE tenant = ?", (tenant,)) if tenant is not None else ("", ())
-        found = await self.rows(
-            f"SELECT workflow, status, count(*) FROM jobs {condition} GROUP BY workflow, status", args
-        )
-        return {(workflow, status): count for workflow, status, count in found}
+        return listing.counted(await self.rows(*listing.census(tenant)))
 
     async def history(self, job_id: str) -> list[Event]:
         found = await self.rows(f"SELECT {_EVENT} FROM history WHERE job = ? ORDER BY id", (job_id,))
@@ -262,9 +232,9 @@ class Reading:
         return found[0][0]  # type: ignore[no-any-return]
 
     async def count_calls(self) -> dict[tuple[str, str], int]:
-        live = sorted(LIVE)
+        marks = ", ".join("?" * len(LIVE))
         found = await self.rows(
-            f"SELECT remote, state, count(*) FROM calls WHERE state IN ({', '.join('?' * len(live))}) GROUP BY 1, 2", live
+            f"SELECT remote, state, count(*) FROM calls WHERE state IN ({marks}) GROUP BY 1, 2", tuple(sorted(LIVE))
         )
         return {(remote, state): amount for remote, state, amount in found}
 

@@ -1,0 +1,65 @@
+"""`create_app`: the service as one ASGI application."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from fastapi import FastAPI
+
+from penstock import __version__
+from penstock.service import access
+from penstock.service.api.limits import BodyLimit
+from penstock.service.api.problems import install_problems
+from penstock.service.api.router import api_router, health_router
+from penstock.service.dashboard.router import mount_static, pages_router
+from penstock.service.metrics import Measured, metrics_router
+from penstock.service.notifier import Notifier
+from penstock.service.state import Service
+
+DESCRIPTION = """\
+Jobs, batches, remote calls and what they cost: everything that Penstock's dashboard and command line do.
+
+Lists are paged with `cursor`. Creating requests take an `Idempotency-Key`. Errors are `application/problem+json`.
+"""
+
+
+def create_app(service: Service) -> FastAPI:
+    """The API, the dashboard, and what installed sections add to both. The `service.penstock` must be open."""
+    app = FastAPI(
+        title="Penstock",
+        version=__version__,
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan,
+    )
+    app.state.service = service
+    install_problems(app)
+    for router in (health_router(), api_router(), metrics_router(), pages_router()):
+        app.include_router(router)
+    for section in service.sections:
+        if section.api is not None:
+            app.include_router(section.api)
+        if section.pages is not None:
+            app.include_router(section.pages, prefix=f"/ui/{section.name}", include_in_schema=False)
+    mount_static(app)
+    app.add_middleware(BodyLimit, most=service.settings.service.body_limit)
+    app.add_middleware(Measured)
+    access.install(app, service)
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    service: Service = app.state.service
+    notifier = Notifier(service.penstock, service.settings)
+    await service.feed.start()
+    try:
+        await notifier.start()
+        try:
+            yield
+        finally:
+            await notifier.stop()
+    finally:
+        await service.feed.stop()

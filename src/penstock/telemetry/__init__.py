@@ -1,0 +1,1 @@
+"""Traces for OpenTelemetry, where the configuration asks for them (`otel.endpoint`)."""
