@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.support.chromium import NoChromium, Watched, running_chromium
-from tests.support.up import ROOT, Up, running_up
+from tests.support.served import ROOT, Served, served
 
 PICTURES = ROOT / "build" / "screenshots"
 
@@ -31,9 +31,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def up(tmp_path: Path) -> Iterator[Up]:
+def up(tmp_path: Path) -> Iterator[Served]:
     """A service that is open to this machine, with a worker in it."""
-    with running_up(tmp_path) as running:
+    with served(tmp_path) as running:
         yield running
 
 
@@ -54,7 +54,7 @@ def open_window(browser: Browser) -> Iterator[OpenWindow]:
 
 
 @pytest.fixture
-def window(up: Up, open_window: OpenWindow) -> Watched:
+def window(up: Served, open_window: OpenWindow) -> Watched:
     return open_window(up.url)
 
 

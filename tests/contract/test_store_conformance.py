@@ -30,6 +30,7 @@ from penstock.store.protocol import (
     Landed,
     Learn,
     LockFilter,
+    LockFilter,
     LockRow,
     SetBudget,
     Submit,

@@ -16,7 +16,7 @@ from tests.support.cli import Cli
 from tests.support.schemas import SCHEMAS, keeps
 from tests.support.shop import ShopCli, opened_shop
 
-PARTS = {"job", "job-summary", "event", "call", "call-summary", "budget"}
+PARTS = {"job", "job-summary", "event", "call", "call-summary", "budget", "token"}
 """What other schemas refer to."""
 
 OF_JOBS = {
@@ -24,6 +24,7 @@ OF_JOBS = {
     "jobs-submit", "jobs-control", "jobs-list", "jobs-show", "jobs-wait",
 }  # fmt: skip
 OF_CALLS = {"calls-list", "calls-show", "calls-decide", "costs", "costs-budget-list", "costs-budget-change"}
+OF_ACCESS = {"tokens-create", "tokens-list", "tokens-revoke", "audit"}
 OF_GEMINI = {"gemini-serve", "gemini-status", "gemini-stop", "gemini-journal", "gemini-faults"}
 
 
@@ -99,6 +100,16 @@ def test_what_is_said_about_calls_and_money(tmp_path: Path) -> None:
     assert check.kept == OF_CALLS | {"jobs-show"}
 
 
+def test_what_is_said_about_access(cli: Cli) -> None:
+    check = Checked(cli)
+    check("tokens-create", "tokens", "create", "ci")
+    check("tokens-create", "tokens", "create", "acme", "-s", "operate", "-s", "review", "-t", "acme", "--expires", "1d")
+    assert check("tokens-revoke", "tokens", "revoke", "ci")["token"]["state"] == "revoked"
+    assert len(check("tokens-list", "tokens", "list")["tokens"]) == 2
+    assert len(check("audit", "audit", "--limit", "2")["entries"]) == 2
+    assert check.kept == OF_ACCESS
+
+
 def test_what_is_said_about_the_local_gemini(cli: Cli) -> None:
     check = Checked(cli)
     check("gemini-status", "gemini", "status", code=1)
@@ -114,7 +125,7 @@ def test_what_is_said_about_the_local_gemini(cli: Cli) -> None:
 
 
 def test_every_schema_is_kept_by_some_output() -> None:
-    assert set(SCHEMAS) == OF_JOBS | OF_CALLS | OF_GEMINI | PARTS
+    assert set(SCHEMAS) == OF_JOBS | OF_CALLS | OF_ACCESS | OF_GEMINI | PARTS
 
 
 def test_schemas_are_sound() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,9 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, R
 ROOT = Path(__file__).parents[2]
 DESK = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
+
+LIVE = re.compile("live|news")
+"""What `data-state` of `#pulse` is while a page has its stream of changes."""
 
 _TELL_OF_VIOLATIONS = """
 document.addEventListener("securitypolicyviolation", event =>

@@ -69,7 +69,7 @@ def test_another_file_can_be_named(tmp_path: Path) -> None:
         ("retension:\n  failed_days: 1", 1, "retension: there is no such setting; did you mean retention?"),
         ("log:\n  levels: 1", 2, "log.levels: there is no such setting; did you mean log.level?"),
         ("stor: x", 1, "stor: there is no such setting; did you mean store?"),
-        ("retention: 5", 1, "retention: must hold keys of its own, completed_days, failed_days"),
+        ("retention: 5", 1, "retention: must hold keys of its own, completed_days, failed_days, audit_days"),
         ("limits:\n  x: 3", 1, "limits: limit 'x' must be workflow:NAME, resource:NAME, tenant:NAME or tenant:*"),
         ("app: flow", 1, "app: must be module:object, such as flow:app, not 'flow'"),
     ],
@@ -109,6 +109,7 @@ def test_a_wrong_variable_names_itself(tmp_path: Path) -> None:
 def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
     """Kubernetes sets these for a service named penstock."""
     environ = {"PENSTOCK_PORT": "tcp://10.0.0.1:80", "PENSTOCK_SERVICE_HOST": "10.0.0.1", "PENSTOCK_DEBUG": "1"}
+    environ |= {"PENSTOCK_SERVICE_PORT": "80", "PENSTOCK_SERVICE_PORT_HTTP": "80", "PENSTOCK_PORT_80_TCP_PORT": "80"}
     assert load(cwd=tmp_path, environ=environ) == load(cwd=tmp_path, environ={})
 
 

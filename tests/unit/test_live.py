@@ -11,7 +11,7 @@ from penstock.engine.errors import InvalidRequest
 from penstock.engine.identity import first_id, made_at
 from penstock.engine.model import Event
 from penstock.engine.workflow import Workflow
-from penstock.service.live import MOST_WAITING, Subscription, Wanted, parse_position
+from penstock.service.live import MOST_WAITING, Position, Subscription, Wanted, parse_position
 from penstock.service.notices import WEBHOOK_WORKFLOW, notice_of
 from penstock.service.tail import PATIENCE, Tail
 from penstock.service.told import MOST_ONE_BY_ONE, Item, last_lines, summed_up
@@ -165,27 +165,32 @@ def test_many_jobs_are_told_as_a_number() -> None:
     assert summed_up(jobs[:MOST_ONE_BY_ONE]) == jobs[:MOST_ONE_BY_ONE]
 
 
-def test_only_the_last_item_of_a_turn_moves_a_listeners_place() -> None:
+def place(number: int) -> Position:
+    return Position(number, "0000000000")
+
+
+def test_a_listeners_place_moves_with_the_lines_it_was_told_and_at_the_end_of_the_turn() -> None:
     async def main() -> None:
-        subscription = Subscription(Wanted(), "1-5-0000000000")
-        subscription.put([Item("job", {}), Item("job", {})], "1-9-0000000000")
-        assert subscription.position == "1-5-0000000000"
-        assert (await anext(subscription)).id == "1-5-0000000000"
-        assert (await anext(subscription)).id == "1-9-0000000000"
-        subscription.put([], "1-12-0000000000")
-        assert subscription.position == "1-12-0000000000", "what was not wanted need not be looked at again"
+        subscription = Subscription(Wanted(), place(5))
+        told = [Item("job", {}), Item("job", {}, line=7), Item("job", {}, line=9), Item("batch", {}), Item("job", {})]
+        subscription.put(told, place(8))
+        assert subscription.position == str(place(5))
+        ids = [(await anext(subscription)).id for _ in told]
+        assert ids == [str(place(n)) for n in (5, 7, 8, 8, 8)], "8 is missing yet: nobody goes on behind it"
+        subscription.put([], place(12))
+        assert subscription.position == str(place(12)), "what was not wanted need not be looked at again"
 
     asyncio.run(main())
 
 
 def test_a_listener_that_takes_nothing_is_told_that_it_missed_something() -> None:
     async def main() -> None:
-        subscription = Subscription(Wanted(), "1-0-0000000000")
+        subscription = Subscription(Wanted(), place(0))
         for turn in range(MOST_WAITING // 100 + 1):
-            subscription.put([Item("job", {})] * 100, f"1-{turn}-0000000000")
+            subscription.put([Item("job", {})] * 100, place(turn))
         told = await anext(subscription)
-        assert (told.kind, told.id) == ("reset", f"1-{turn}-0000000000")
-        subscription.put([Item("job", {"id": "next"})], "1-99-0000000000")
+        assert (told.kind, told.id) == ("reset", str(place(turn)))
+        subscription.put([Item("job", {"id": "next"})], place(99))
         assert (await anext(subscription)).data == {"id": "next"}
 
     asyncio.run(main())

@@ -19,6 +19,7 @@ from penstock.cli.command import Invocation
 from penstock.cli.gemini_checks import gemini_checks
 from penstock.cli.output import counted
 from penstock.cli.schema_state import schema_state
+from penstock.cli.service_state import is_taken, readiness, url_of
 from penstock.config import Settings
 from penstock.engine.call import LIVE
 from penstock.engine.errors import PenstockError
@@ -40,7 +41,7 @@ async def examine(call: Invocation) -> list[Check]:
         settings = call.settings()
     except PenstockError as error:
         return [*checks, Check("configuration", "fail", str(error), "correct it there")]
-    checks += [_configuration(settings), _app(settings), _home(settings), _disk(settings)]
+    checks += [_configuration(settings), _app(settings), _home(settings), _disk(settings), _service(settings)]
     return [*checks, *gemini_checks(settings), *await _store(settings)]
 
 
@@ -124,6 +125,22 @@ def _disk(settings: Settings) -> Check:
     if usage.free < LITTLE_SPACE:
         return Check("disk", "warn", detail, "free some space before it runs out")
     return Check("disk", "ok", detail)
+
+
+def _service(settings: Settings) -> Check:
+    host, port = settings.service.host, settings.service.port
+    url = url_of(host, port)
+    if port == 0:
+        return Check("service", "ok", "takes any port that is free, so it is not looked for")
+    reasons = readiness(host, port)
+    if reasons:
+        return Check("service", "warn", f"{url} is not ready: {'; '.join(reasons)}", "see its log")
+    if reasons is not None:
+        return Check("service", "ok", f"{url} is ready")
+    if is_taken(host, port):
+        mend = "stop that program, or set another port (`service.port`, PENSTOCK_SERVICE__PORT)"
+        return Check("service", "warn", f"another program listens on {host}:{port}", mend)
+    return Check("service", "ok", f"not running; `penstock up` would serve {url}")
 
 
 async def _store(settings: Settings) -> list[Check]:

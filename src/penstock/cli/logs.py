@@ -1,4 +1,8 @@
-"""Log lines: plain for people, one JSON object a line for programs. A step's lines name its job, step and tenant."""
+"""Log lines: plain for people, one JSON object a line for programs.
+
+What is written while a step runs, by whomever, names its job, step, attempt, tenant, worker and trace; what is written
+for a request names the request.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +16,33 @@ import click
 
 from penstock.cli.output import Output, without_password
 from penstock.config.settings import LogSettings
+from penstock.engine.tracing import about, trace_id_of
 from penstock.times import local, utc
 
 TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "google_genai", "asyncio")
 """Loggers of libraries that tell of every request they make; what goes wrong there reaches our own lines anyway."""
 
-FACTS = ("job", "workflow", "step", "attempt", "tenant")
+OF_JOB = ("job", "workflow", "step", "attempt", "tenant")
+OF_REQUEST = ("request_id", "method", "route", "status", "duration")
+FACTS = (*OF_JOB, "worker", "trace_id", "span_id", *OF_REQUEST)
+"""What a line may be about. `duration` is in seconds."""
+
+
+def facts_of(record: logging.LogRecord) -> dict[str, object]:
+    """What the line says itself is stronger than what is known of where it was written."""
+    work = about.get()
+    told = {**(work() if work is not None else {})}
+    own = {name: getattr(record, name) for name in FACTS if hasattr(record, name)}
+    if "job" in own and own["job"] != told.get("job"):
+        told = {"trace_id": trace_id_of(str(own["job"]))}
+    told.update(own)
+    return {name: told[name] for name in FACTS if told.get(name) is not None}
 
 
 class PlainLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        facts = " ".join(f"{name}={getattr(record, name)}" for name in FACTS if hasattr(record, name))
+        told = facts_of(record)
+        facts = " ".join(f"{name}={told[name]}" for name in (*OF_JOB, "request_id") if name in told)
         text = f"{local(record.created)} {record.levelname.lower():<7} {record.getMessage()}"
         if facts:
             text += f" [{facts}]"
@@ -33,14 +53,14 @@ class PlainLines(logging.Formatter):
 
 class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        told = {
+        told: dict[str, object] = {
             "time": utc(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": without_password(record.getMessage()),
             "process": record.process,
         }
-        told.update({name: getattr(record, name) for name in FACTS if hasattr(record, name)})
+        told.update(facts_of(record))
         if record.exc_info:
             told["error"] = without_password(self.formatException(record.exc_info))
         return json.dumps(told, ensure_ascii=False, default=str)

@@ -4,8 +4,6 @@ that is there."""
 from __future__ import annotations
 
 import asyncio
-import http.client
-import json
 import logging
 import os
 import socket
@@ -18,6 +16,7 @@ from pydantic import PydanticUserError
 
 from penstock.app import Penstock
 from penstock.cli.output import without_password
+from penstock.cli.service_state import readiness, url_of
 from penstock.cli.sessions import HOW_TO_NAME_IT, load_app, same_flags, store_url
 from penstock.config import Settings
 from penstock.engine.errors import InvalidConfiguration, InvalidRequest
@@ -113,7 +112,8 @@ async def _serve(settings: Settings, wanted: Wanted, greet: Callable[[Facts], No
     await app.open(store=store or None, settings=settings, exit_when_stuck=True)
     try:
         here = settings.service
-        open_access = access_mode(here.host, await tokens_exist(app.engine.store), public_url=here.public_url)
+        some = await tokens_exist(app.engine.store)
+        open_access = access_mode(here.host, some, public_url=here.public_url, proxied=bool(here.trusted_proxies))
         listener = _listen(settings)
         with listener:
             workforce = _workforce(app, settings, wanted)
@@ -176,22 +176,7 @@ def _listen(settings: Settings) -> socket.socket:
     try:
         return listen(host, port)
     except PortTaken as error:
-        url = penstock_at(host, port)
-        if url is not None:
-            mend = f"a Penstock service runs there already ({url}); use it, stop it, or give another port with --port"
+        if readiness(host, port) is not None:
+            mend = f"a Penstock service is there already: use {url_of(host, port)}/, stop it, or give another --port"
             raise PortTaken(f"cannot listen on {host}:{port}: {mend}") from error
         raise PortTaken(f"{error}: stop it, or give another port; --port 0 takes any that is free") from error
-
-
-def penstock_at(host: str, port: int, *, timeout: float = 2.0) -> str | None:
-    """The address of the Penstock service that answers there, if one does."""
-    connection = http.client.HTTPConnection(host, port, timeout=timeout)
-    try:
-        connection.request("GET", "/health/live")
-        answer = json.loads(connection.getresponse().read())
-        ours = isinstance(answer, dict) and "penstock" in json.dumps(answer)
-    except (OSError, http.client.HTTPException, ValueError):
-        return None
-    finally:
-        connection.close()
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}" if ours else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ from penstock.engine.errors import InvalidConfiguration
 FILE = "penstock.yaml"
 NOT_SETTINGS = frozenset({"config", "debug"})
 """Variables of ours that are no settings: where the file is, and whether to show tracebacks."""
+
+KUBERNETES = re.compile(r"(service_host|service_port|port)(_[a-z0-9_]*)?\Z")
+"""What Kubernetes tells every container about a service named `penstock`, and looks like a setting of ours."""
 
 
 SECRET = frozenset({"store", "gemini.api_key", "webhooks"})
@@ -63,7 +67,9 @@ def _ours(told: dict[str, Told], known: list[str], groups: frozenset[str]) -> di
     return {
         key: value
         for key, value in told.items()
-        if key not in NOT_SETTINGS and (key in known or key in groups or value.sure or _close(key, known))
+        if key not in NOT_SETTINGS
+        and not KUBERNETES.match(key)
+        and (key in known or key in groups or value.sure or _close(key, known))
     }
 
 

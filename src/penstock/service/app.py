@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from fastapi import FastAPI
 
 from penstock import __version__
-from penstock.service import access
+from penstock.service import access, traffic
 from penstock.service.api.limits import BodyLimit
 from penstock.service.api.problems import install_problems
 from penstock.service.api.router import api_router, health_router
 from penstock.service.dashboard.router import mount_static, pages_router
-from penstock.service.metrics import Measured, metrics_router
+from penstock.service.metrics import metrics_router
 from penstock.service.notifier import Notifier
 from penstock.service.state import Service
 
@@ -45,8 +45,8 @@ def create_app(service: Service) -> FastAPI:
             app.include_router(section.pages, prefix=f"/ui/{section.name}", include_in_schema=False)
     mount_static(app)
     app.add_middleware(BodyLimit, most=service.settings.service.body_limit)
-    app.add_middleware(Measured)
     access.install(app, service)
+    traffic.install(app, service)
     return app
 
 

@@ -1,25 +1,16 @@
-"""What stands between a socket and the app: how long a client may take, and one log line for each request.
-
-The lines have no query strings, because those may hold what is nobody's business; reads are told at level debug.
-"""
+"""What stands between a socket and the app: how long a client may take, and what changes while the service stops."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from penstock.service.state import Service
 
-log = logging.getLogger("penstock.access")
-
 HEADERS_WITHIN = 20.0
 """Seconds in which a client must have sent the head of a request; then the connection is closed."""
-
-READS = ("GET", "HEAD", "OPTIONS")
 
 
 class Connection(H11Protocol):
@@ -67,32 +58,20 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began = time.perf_counter()
-        status = 0
+        answered = False
 
-        async def noting(message: Message) -> None:
-            nonlocal status
+        async def sending(message: Message) -> None:
+            nonlocal answered
             if message["type"] == "http.response.start":
-                status = message["status"]
+                answered = True
                 if self._service.draining:
                     # The client's next request should find the process that comes after this one.
                     message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
             await send(message)
 
         try:
-            await self._app(scope, receive, noting)
-        finally:
-            _tell(scope, status, time.perf_counter() - began)
-
-
-def _tell(scope: Scope, status: int, took: float) -> None:
-    if scope["path"].startswith("/health/"):
-        level = logging.DEBUG
-    elif status >= 500:
-        level = logging.WARNING
-    else:
-        level = logging.DEBUG if scope["method"] in READS else logging.INFO
-    if log.isEnabledFor(level):
-        # As it was sent: decoded, a path could hold a line break and write lines of its own.
-        path = scope.get("raw_path", b"").decode("ascii", "backslashreplace")
-        log.log(level, "%s %s %s, %.0f ms", scope["method"], path, status or "gave no answer", took * 1000)
+            await self._app(scope, receive, sending)
+        except Exception:
+            # An error that was answered has been logged; the server would log it again.
+            if not answered:
+                raise

@@ -57,36 +57,41 @@ MOST_WAITING = 1000
 LOOK_BACK = 10.0
 """Seconds in which a job may be stored after its id was made, and is still told as new."""
 
-NEW_AT_MOST = 100
-MOST_NEW_REPLAYED = 1000
+NEW_AT_MOST, MOST_NEW_REPLAYED = 100, 200
+"""New jobs that are told at once, the newest of them. The others are told of when something happens to them."""
 
 
 class Subscription:
     """What one listener is told, in order; it ends when the feed stops."""
 
-    def __init__(self, wanted: Wanted, position: str) -> None:
+    def __init__(self, wanted: Wanted, position: Position) -> None:
         self.wanted = wanted
         self._queue: deque[Told] = deque()
         self._news = asyncio.Event()
         self._ended = False
-        self._put = self._taken = position
+        self._put = position
+        self._taken = str(position)
 
     @property
     def position(self) -> str:
         """The place to go on from, as of now: also when nothing was told for long because nothing was wanted."""
-        return self._taken if self._queue else self._put
+        return self._taken if self._queue else str(self._put)
 
-    def put(self, items: Sequence[Item], position: str) -> None:
-        """Only the last of the items says that all of them were told."""
+    def put(self, items: Sequence[Item], position: Position) -> None:
+        """`position` is reached with the last of the items. A line says that all lines up to it were told (of each job
+        the last), but for those that are missing yet."""
+        place = self._put
         for item in items:
-            self._queue.append(Told(self._put, item.kind, item.data))
+            if item.line > place.line:
+                place = Position(min(item.line, position.line), place.job)
+            self._queue.append(Told(str(place), item.kind, item.data))
         if items:
             last = self._queue.pop()
-            self._queue.append(Told(position, last.kind, last.data))
+            self._queue.append(Told(str(position), last.kind, last.data))
         self._put = position
         if len(self._queue) > MOST_WAITING:
             self._queue.clear()
-            self._queue.append(_reset(position, "too much happened that was not taken in time"))
+            self._queue.append(Told(str(position), "reset", {"why": "too much happened that was not taken in time"}))
         self._news.set()
 
     def end(self) -> None:
@@ -156,7 +161,7 @@ class LiveFeed:
         async with self._turning:
             if self._tail is None:
                 await self._begin()
-            subscription = Subscription(wanted, self._position() if after is None else after)
+            subscription = Subscription(wanted, place or self._position())
             replayed = [] if place is None else await self._replay(place, wanted)
             watched = await self._watched_now(wanted)
             ready = Item("ready", {})
@@ -255,9 +260,9 @@ class LiveFeed:
     def _hinted(self, queues: set[str], after: float = 0.0) -> None:
         self._hint.set()
 
-    def _position(self) -> str:
+    def _position(self) -> Position:
         assert self._tail is not None
-        return str(Position(self._tail.low, self._new_since))
+        return Position(self._tail.low, self._new_since)
 
     async def _read_lines(self) -> bool:
         """Returns whether the end is out of reach."""
@@ -279,7 +284,7 @@ class LiveFeed:
         if all(subscription.wanted.job is not None for subscription in self._listeners):
             return []
         rows = await self._newest()
-        fresh = [row for row in reversed(rows) if row.id not in self._known_new]
+        fresh = [row for row in reversed(rows) if row.id not in self._known_new and not row.moves]
         self._known_new = {job for job in self._known_new if job > self._new_since} | {row.id for row in rows}
         return [new_job(row) for row in fresh]
 
@@ -350,15 +355,12 @@ class LiveFeed:
             if len(page) < PAGE:
                 break
             at = page[-1].id
-        new: list[JobRow] = []
+        items = last_lines(changes)
         if wanted.job is None:
             where = JobFilter(tenant=wanted.tenant, workflow=wanted.workflow, after=place.job, limit=MOST_NEW_REPLAYED)
-            new = await self._store.jobs(where)
-            if len(new) >= MOST_NEW_REPLAYED:
-                return None
-        lines = last_lines(changes)
-        in_lines = {item.job for item in lines}
-        items = [*(new_job(row) for row in reversed(new) if row.id not in in_lines), *lines]
+            known = {item.job for item in items}
+            new = [row for row in await self._store.jobs(where) if row.id not in known and not row.moves]
+            items += [new_job(row) for row in reversed(new)]
         return summed_up([item for item in items if wanted.takes(item)])
 
     def _tell(self, items: Sequence[Item]) -> None:
@@ -383,7 +385,3 @@ _state_of = attrgetter("status", "phase", "step", "attempt", "progress", "due", 
 
 def _reset_item(why: str) -> Item:
     return Item("reset", {"why": why})
-
-
-def _reset(position: str, why: str) -> Told:
-    return Told(position, "reset", {"why": why})

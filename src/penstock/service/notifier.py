@@ -52,6 +52,7 @@ class Notifier:
         self._engine: Engine | None = None
         self._delivery: Embedded | None = None
         self._tail: Tail | None = None
+        self._reading = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._unhook: Callable[[], None] | None = None
 
@@ -85,18 +86,18 @@ class Notifier:
 
     async def read(self) -> int:
         """One page of what happened, and how far that is; returns how many lines there may be still."""
-        tail = await self._place()
-        low = tail.low
-        try:
-            changes = await tail.read(PAGE)
-            notices = [notice for change in changes if (notice := notice_of(change)) is not None]
-            await self._submit(notices)
-            if tail.low != low:
-                await self._own.group.do(SetCursor(CURSOR, str(tail.low)))
-        except BaseException:
-            # What was read and perhaps not stored is read again, from the place that is.
-            self._tail = None
-            raise
+        async with self._reading:
+            tail = await self._place()
+            low = tail.low
+            try:
+                changes = await tail.read(PAGE)
+                await self._submit([notice for change in changes if (notice := notice_of(change)) is not None])
+                if tail.low != low:
+                    await self._own.group.do(SetCursor(CURSOR, str(tail.low)))
+            except BaseException:
+                # What was read and perhaps not stored is read again, from the place that is.
+                self._tail = None
+                raise
         return len(changes) // PAGE
 
     async def check_promises(self) -> int:

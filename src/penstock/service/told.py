@@ -20,7 +20,7 @@ NOTE_LENGTH = 200
 MOST_ONE_BY_ONE = 200
 """Jobs that a listener is told of one by one; when more have changed at once, it is told how many."""
 
-_POSITION = re.compile(r"1-(\d{1,18})-([0-9a-hjkmnp-tv-z]{10})\Z")
+_POSITION = re.compile(r"1-([0-9]{1,18})-([0-9a-hjkmnp-tv-z]{10})\Z")
 
 
 @dataclass(slots=True, frozen=True)
@@ -52,7 +52,8 @@ class Wanted:
 
 @dataclass(slots=True, frozen=True)
 class Item:
-    """Something that happened, and whose it is. No tenant: it belongs to the installation."""
+    """Something that happened, and whose it is. No tenant: it belongs to the installation. `line`: the number of the
+    line of history that it is."""
 
     kind: str
     data: dict[str, Any]
@@ -60,6 +61,7 @@ class Item:
     job: str | None = None
     workflow: str | None = None
     batch: str | None = None
+    line: int = 0
 
 
 @dataclass(slots=True, frozen=True)
@@ -82,7 +84,7 @@ def parse_position(text: str) -> Position:
 
 
 def last_lines(changes: Iterable[Change]) -> list[Item]:
-    """The last line of each job and of its calls, and the batches they belong to."""
+    """The last line of each job and of its calls, in order, and the batches they belong to."""
     last: dict[tuple[str, bool], Change] = {}
     for change in changes:
         place = change.event.job, change.event.kind.startswith("call ")
@@ -111,7 +113,7 @@ def _line(change: Change) -> Item:
         "note": shortened(event.note),
     }
     kind = "call" if event.kind.startswith("call ") else "job"
-    return Item(kind, data, change.tenant, event.job, change.workflow, change.batch)
+    return Item(kind, data, change.tenant, event.job, change.workflow, change.batch, change.id)
 
 
 def new_job(row: JobRow) -> Item:

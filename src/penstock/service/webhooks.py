@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 from collections.abc import Mapping
+from contextvars import ContextVar
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -36,6 +39,17 @@ POLICY = Retry(attempts=30, base=5.0, factor=3.0, cap=LONGEST_WAIT, jitter=0.2, 
 
 MAY_PASS = frozenset({404, 408, 409, 425, 429})
 """Refusals that may be over soon. 404 is among them: it is what a receiver answers while it is being deployed."""
+
+
+_sending: ContextVar[bool] = ContextVar("penstock_webhook", default=False)
+
+
+def _is_not_ours(record: logging.LogRecord) -> bool:
+    """The library's own lines name the whole address of a request, which may be all that a receiver asks for."""
+    return not _sending.get()
+
+
+logging.getLogger("httpx2").addFilter(_is_not_ours)
 
 
 class Delivery(BaseModel):
@@ -88,6 +102,7 @@ class Sender:
             "Penstock-Delivery": delivery.id,
             "Penstock-Signature": signature(hook.secret.get_secret_value(), body, int(now)),
         }
+        ours = _sending.set(True)
         try:
             async with self._http().stream("POST", hook.url, content=body, headers=headers) as response:
                 _judge(delivery.webhook, response, now)
@@ -97,6 +112,8 @@ class Sender:
         except httpx2.TransportError as error:
             # Its words may name the address, which can be a secret of its own.
             raise Transient(f"webhook {delivery.webhook!r} could not be reached ({type(error).__name__})") from None
+        finally:
+            _sending.reset(ours)
 
     def _body(self, delivery: Delivery) -> dict[str, Any]:
         job = delivery.about.get("job")
@@ -134,8 +151,6 @@ def _retry_after(response: httpx2.Response, now: float) -> float | None:
     text = response.headers.get("Retry-After", "").strip()
     if text.isdigit():
         return min(float(text), LONGEST_WAIT)
-    from email.utils import parsedate_to_datetime
-
     try:
         return min(max(parsedate_to_datetime(text).timestamp() - now, 0.0), LONGEST_WAIT)
     except (TypeError, ValueError):

@@ -25,9 +25,11 @@ from penstock.engine.errors import PenstockError
 from penstock.engine.model import FINAL, STATUSES, JobRow, NewJob
 from penstock.engine.outcome import Move, MoveKind
 from penstock.store.conformance_calls import EVERYTHING, CallOperations
+from penstock.store.conformance_records import Feed, RecordOperations
 from penstock.store.protocol import (
     ANY_QUEUE,
     Applied,
+    Asked,
     BatchRow,
     Beat,
     CallFilter,
@@ -59,6 +61,7 @@ from penstock.store.protocol import (
     Tidied,
     Tidy,
     WorkerRow,
+    unwrapped,
 )
 
 T = TypeVar("T")
@@ -122,7 +125,9 @@ class Coverage:
 
     def add(self, ops: Sequence[Op], answers: Sequence[Any]) -> None:
         for op, answer in zip(ops, answers, strict=True):
-            self.seen[_kind(op), _verdict(answer)] += 1
+            self.seen[_kind(unwrapped(op)), _verdict(answer)] += 1
+            if isinstance(op, Asked):
+                self.seen[f"Asked {_kind(op.op)}", _verdict(answer)] += 1
 
     def update(self, other: Coverage) -> None:
         self.seen.update(other.seen)
@@ -134,6 +139,7 @@ async def compare(reference: Store, store: Store, *, clock: ManualClock, seed: i
     operations = _Operations(reference, clock, seed)
     before: dict[str, JobRow] = {}
     calls_before: dict[str, CallRow] = {}
+    feeds = Feed(reference), Feed(store)
     for step in range(length):
         group = await operations.next_group()
         expected = await apply_group(reference, group)
@@ -141,6 +147,7 @@ async def compare(reference: Store, store: Store, *, clock: ManualClock, seed: i
         where = f"seed {seed}, step {step} (shown by length={step + 1})"
         _compare_answers(group, expected, answered, where)
         coverage.add(group.ops, expected.answers)
+        operations.records.heard(group.ops, expected.answers, replay=group.replay)
         after = {row.id: row for row in await reference.jobs(JobFilter(limit=EVERYTHING))}
         changed = {job for job in before.keys() | after.keys() if before.get(job) != after.get(job)}
         changed |= {op.move.job for op in group.ops if isinstance(op, Commit)}
@@ -154,9 +161,20 @@ async def compare(reference: Store, store: Store, *, clock: ManualClock, seed: i
                 raise AssertionError(
                     f"{where}: after {_shown(group)}\n{name} should be\n  {theirs!r}\nand is\n  {ours!r}"
                 )
+        await _compare_changes(feeds, group, where)
         before, calls_before = after, calls
+    for feed in feeds:
+        await feed.check(random.Random(seed), sorted(before))
     coverage.seen.update(operations.calls.met)
+    coverage.seen.update(operations.records.met)
     return coverage
+
+
+async def _compare_changes(feeds: tuple[Feed, Feed], group: Group, where: str) -> None:
+    theirs, ours = [await feed.new() for feed in feeds]
+    if theirs != ours:
+        missing, surplus = (list((Counter(a) - Counter(b)).elements()) for a, b in ((theirs, ours), (ours, theirs)))
+        raise AssertionError(f"{where}: after {_shown(group)}\nchanges() lacks {missing}\nand has beside them {surplus}")
 
 
 async def random_operations(reference: Store, clock: ManualClock, *, seed: int, length: int) -> AsyncIterator[Group]:
@@ -168,11 +186,17 @@ async def random_operations(reference: Store, clock: ManualClock, *, seed: int, 
 
 async def apply_group(store: Store, group: Group) -> Applied:
     """Each store draws the ids of a batch's retry for itself, from the same list."""
-    ops = [
-        replace(op, new_job=map(f"{op.new_id}.{{}}".format, count()).__next__) if isinstance(op, RetryBatch) else op
-        for op in group.ops
-    ]
-    return await store.apply(ops, replay=group.replay)
+    return await store.apply([_with_ids(op) for op in group.ops], replay=group.replay)
+
+
+def _with_ids(op: Op) -> Op:
+    if isinstance(op, Asked) and isinstance(op.op, RetryBatch):
+        return replace(op, op=_numbered(op.op))
+    return _numbered(op) if isinstance(op, RetryBatch) else op
+
+
+def _numbered(op: RetryBatch) -> RetryBatch:
+    return replace(op, new_job=map(f"{op.new_id}.{{}}".format, count()).__next__)
 
 
 def _compare_answers(group: Group, expected: Applied, answered: Applied, where: str) -> None:
@@ -243,18 +267,22 @@ class _Operations:
         self._workers: list[WorkerRow] = []
         self._schedules: list[ScheduleRow] = []
         self._next_due: float | None = None
+        self._long_after = False
         self.calls = CallOperations(reference, self._rng, _TENANTS)
+        self.records = RecordOperations(reference, self._rng, _TENANTS, self._id)
 
     async def next_group(self) -> Group:
         await self._look()
-        self._pass_time()
+        await self._pass_time()
         if self._last is not None and not self._last.replay and self._maybe(0.08):
             self._last = Group(self._last.ops, replay=True)
             return self._last
         self._in_group.clear()
         makers, weights = zip(*_MAKERS, strict=True)
         size = self._rng.choice((1, 1, 1, 2, 3, 5, 8))
-        ops = [make(self) for make in self._rng.choices(makers, weights, k=size)]
+        ops = [self._asked(make(self)) for make in self._rng.choices(makers, weights, k=size)]
+        if self._long_after:
+            ops.append(self.tidy())
         self._last = Group(tuple(ops))
         return self._last
 
@@ -270,7 +298,7 @@ class _Operations:
         rarely = JobFilter(
             tenant=self._one_or_none(_TENANTS), workflow=self._one_or_none(_WORKFLOWS), dead=self._maybe(0.5),
             after=self._one_or_none(ids), ids=tuple(self._some([*ids, "nobody"])) if self._maybe(0.3) else None,
-            parent=self._one_or_none(ids), limit=self._rng.randint(1, 5),
+            parent=self._one_or_none(("p1",)), limit=self._rng.randint(1, 5),
         )  # fmt: skip
         asked: dict[str, Callable[[Store], Any]] = {
             "jobs()": lambda s: s.jobs(JobFilter(limit=EVERYTHING)),
@@ -295,6 +323,7 @@ class _Operations:
             asked[f"members({batch!r})"] = lambda s, batch=batch: s.members(batch)  # type: ignore[misc]
         for job in histories:
             asked[f"history({job!r})"] = lambda s, job=job: s.history(job)  # type: ignore[misc]
+        asked |= self.records.questions(histories, self._batch_ids)
         return asked | self.calls.questions(thorough=thorough)
 
     async def _look(self) -> None:
@@ -307,12 +336,15 @@ class _Operations:
         self._schedules = await self._reference.schedules()
         self._next_due = await self._reference.next_due()
         await self.calls.look(self._jobs, self._batch_ids)
+        await self.records.look(self._jobs)
 
-    def _pass_time(self) -> None:
-        """Often none at all, now and then to the very moment something happens, seldom so long that workers die."""
+    async def _pass_time(self) -> None:
+        """Often none at all, now and then to the very moment something happens, seldom so long that workers die, and
+        once in a while so long that answers are forgotten."""
         now = self._clock.now()
         moments = [w.expires for w in self._workers] + ([] if self._next_due is None else [self._next_due])
-        moments += self.calls.moments()
+        moments += self.calls.moments() + await self.records.moments()
+        self._long_after = False
         moments = [moment for moment in moments if moment > now]
         chance = self._rng.random()
         if chance < 0.15:
@@ -323,6 +355,12 @@ class _Operations:
             self._clock.advance(min(moments) - now)
         elif chance < 0.48:
             self._clock.advance(self._rng.choice((30.0, 100.0)))
+        elif chance < 0.488 and (far := self.records.far_moments()):
+            self._clock.advance(self._rng.choice(far) - now)
+            self._long_after = True
+
+    def _asked(self, op: Op) -> Op:
+        return self.records.asked(op, self._clock.now())
 
     def _maybe(self, chance: float) -> bool:
         return self._rng.random() < chance
@@ -408,7 +446,7 @@ class _Operations:
             seal=(self._batch_id(),) if self._maybe(0.08) else (),
             release=tuple(self._some(_LOCKS)) if self._maybe(0.15) else (),
             until=self.calls.until(row) if kind in ("again", "retry", "next") else (),
-            waits=self._one_or_none(("waits for c1 \x00",)),
+            waits=self._one_or_none(("waits for c1 \x00",)), logs=self.records.logs(),
         )  # fmt: skip
         self._sent.append(move)
         known = number == row.moves + 1 and epoch == row.epoch
@@ -513,7 +551,8 @@ class _Operations:
 
     def tidy(self) -> Tidy:
         ages = (None, 0.0, 10.0, 1000.0)
-        return Tidy(self._rng.choice(ages), self._rng.choice(ages), self._rng.choice((1, 3, 500)))
+        keep_audit = self._rng.choice((None, 0.0, 10.0, 1000.0))
+        return Tidy(self._rng.choice(ages), self._rng.choice(ages), self._rng.choice((1, 3, 500)), keep_audit)
 
     def intend(self) -> Op:
         callers = [row for row in self._jobs if row.phase == "held" and self.calls.has(row.id)]
@@ -528,6 +567,29 @@ class _Operations:
 
     def set_budget(self) -> SetBudget:
         return self.calls.set_budget()
+
+    def ask_again(self) -> Op:
+        asked = self.records.again()
+        if asked is None:
+            return self.submit()
+        if isinstance(asked.op, OpenBatch):
+            self._batch_ids.append(asked.op.id)
+        elif isinstance(asked.op, RetryBatch):
+            self._batch_ids.append(asked.op.new_id)
+        return asked
+
+    def beside_jobs(self) -> Op:
+        """What concerns no job."""
+        records, now = self.records, self._clock.now()
+        make: Callable[[], Op] = self._rng.choice(
+            (
+                records.record, records.announce, records.announce, lambda: records.put_token(now),
+                lambda: records.put_token(now), records.revoke_token, records.touch_token, records.put_session,
+                records.put_session, records.drop_session, lambda: records.add_meters(now),
+                lambda: records.add_meters(now), records.set_cursor,
+            )
+        )  # fmt: skip
+        return make()
 
 
 _MAKERS: tuple[tuple[Callable[[_Operations], Op], int], ...] = (
@@ -553,4 +615,6 @@ _MAKERS: tuple[tuple[Callable[[_Operations], Op], int], ...] = (
     (_Operations.learn, 16),
     (_Operations.take_calls, 3),
     (_Operations.set_budget, 3),
+    (_Operations.ask_again, 5),
+    (_Operations.beside_jobs, 12),
 )

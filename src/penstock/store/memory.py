@@ -123,11 +123,13 @@ class MemoryStore(MemoryCalls):
         self._crashed = []
         self._first_due = None
         self._replay = replay
+        recalled = self._recall(ops)
         for place, op in in_order(ops):
             try:
-                answers[place] = self._do(op)
+                answers[place] = recalled[place] if place in recalled else self._do(op)
             except PenstockError as refused:
                 answers[place] = refused
+        self._write_audit()
         hints = self._hints
         if hints:
             for listener in list(self._listeners):

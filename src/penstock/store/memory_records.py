@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.engine.audit import AuditEntry, AuditRow
-from penstock.engine.errors import NotFound
+from penstock.engine.errors import NotFound, PenstockError
 from penstock.engine.model import Event, JobRow
 from penstock.store.protocol import (
     AddMeters,
@@ -60,6 +60,8 @@ class MemoryRecords:
         self.meter_rows: dict[tuple[str, str], float] = {}
         self.series_rows: dict[tuple[float, str, str], float] = {}
         self.cursor_rows: dict[str, str] = {}
+        self._here: dict[tuple[str, str], tuple[str, Any]] = {}
+        self._entries: list[AuditEntry] = []
 
     def _now(self) -> float:
         raise NotImplementedError
@@ -79,25 +81,53 @@ class MemoryRecords:
         self.numbered = [line for line in self.numbered if line[1] != job]
         self.log_lines.pop(job, None)
 
+    def _recall(self, ops: Sequence[Op]) -> dict[int, Any]:
+        """What was answered before is found before anything is done: place in the group → answer."""
+        found: dict[int, Any] = {}
+        self._here = {}
+        for place, op in enumerate(ops):
+            once = op.once if type(op) is Asked else None
+            known = None if once is None else self.answer_rows.get((once.scope, once.key))
+            if type(op) is Asked and once is not None and known is not None:
+                digest, answer, _ = known
+                if digest != once.digest:
+                    found[place] = key_reused(once)
+                elif isinstance(op.op, Submit):
+                    found[place] = list(answer)
+                elif answer in self.batch_rows:
+                    found[place] = replace(self.batch_rows[answer])
+                else:
+                    found[place] = NotFound(f"there is no batch {answer}")
+        return found
+
     def _asked(self, op: Asked) -> Any:
+        """What comes twice in one group is answered alike, a refusal too."""
         once = op.once
-        if once is not None and (known := self.answer_rows.get((once.scope, once.key))) is not None:
-            digest, answer, _ = known
+        if once is not None and (earlier := self._here.get((once.scope, once.key))) is not None:
+            digest, answer = earlier
             if digest != once.digest:
                 raise key_reused(once)
-            return list(answer) if isinstance(op.op, Submit) else replace(self._known_batch(answer))
-        answer = self._do(op.op)
-        if once is not None:
-            kept = answer.id if isinstance(answer, BatchRow) else list(answer)
-            self.answer_rows[once.scope, once.key] = (once.digest, kept, self._now())
-        if op.audit is not None:
-            self._write_down(with_tenant(op, answer))
+        else:
+            try:
+                answer = self._do(op.op)
+            except PenstockError as refused:
+                answer = refused
+            if once is not None:
+                self._here[once.scope, once.key] = (once.digest, answer)
+                if not isinstance(answer, PenstockError):
+                    kept = answer.id if isinstance(answer, BatchRow) else list(answer)
+                    self.answer_rows[once.scope, once.key] = (once.digest, kept, self._now())
+            if op.audit is not None and not isinstance(answer, PenstockError):
+                self._entries.append(with_tenant(op, answer))
+        if isinstance(answer, PenstockError):
+            raise answer
         return answer
 
-    def _known_batch(self, batch_id: str) -> BatchRow:
-        if batch_id not in self.batch_rows:
-            raise NotFound(f"there is no batch {batch_id}")
-        return self.batch_rows[batch_id]
+    def _write_audit(self) -> None:
+        """At the end of a group: what it drops is older."""
+        for entry in self._entries:
+            self._write_down(entry)
+        self._entries = []
 
     def _write_down(self, e: AuditEntry) -> None:
         row = AuditRow(e.id, self._now(), e.actor, e.action, e.target, e.tenant, e.via, e.address, e.detail)
@@ -119,6 +149,8 @@ class MemoryRecords:
         token = replace(op.token, created=self._now())
         known = next((t for t in self.token_rows.values() if t.name == token.name), None)
         if known is not None:
+            if self._replay and known.hash == token.hash:
+                return known
             raise token_exists(token.name)
         self.token_rows[token.id] = token
         return token
@@ -138,8 +170,7 @@ class MemoryRecords:
 
     def _put_session(self, op: PutSession) -> SessionRow:
         session = replace(op.session, created=self._now(), expires=self._now() + op.ttl)
-        self.session_rows.setdefault(session.hash, session)
-        return session
+        return self.session_rows.setdefault(session.hash, session)
 
     def _drop_session(self, op: DropSession) -> bool:
         return self.session_rows.pop(op.hash, None) is not None
@@ -178,7 +209,8 @@ class MemoryRecords:
 
     async def changes(self, after: int, *, also: Sequence[int] = (), limit: int = 1000) -> list[Change]:
         newer = [line for line in self.numbered if line[0] > after][:limit]
-        found = sorted([*(line for line in self.numbered if line[0] in also), *newer], key=lambda line: line[0])
+        upto = newer[-1][0] if newer else after
+        found = [line for line in self.numbered if after < line[0] <= upto or line[0] in also]
         return [
             Change(number, event, row.tenant, row.workflow, row.key, row.run, row.batch)
             for number, job, event in found
@@ -186,7 +218,7 @@ class MemoryRecords:
         ]
 
     async def last_change(self) -> int:
-        return self.last_number
+        return self.numbered[-1][0] if self.numbered else 0
 
     async def logs(self, job_id: str, *, limit: int = 1000) -> list[LogLine]:
         return self.log_lines.get(job_id, [])[-limit:]

@@ -793,6 +793,11 @@ class Keeper(Protocol):
     def close(self) -> None: ...
 
 
+def unwrapped(op: Op) -> Op:
+    """What is to be done, whoever answers for it."""
+    return op.op if type(op) is Asked else op
+
+
 def in_order(ops: Sequence[Op]) -> list[tuple[int, Op]]:
     """The order in which a group is carried out, with each operation's place in it: what frees something goes before
     what takes it."""

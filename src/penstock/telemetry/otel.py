@@ -83,7 +83,7 @@ class OtelTracer:
         parent = None
         if above.get_span_context().trace_id != _job_context(row.job).trace_id:
             parent = trace.set_span_in_context(NonRecordingSpan(_job_context(row.job)))
-        attributes = {
+        attributes: dict[str, str | int] = {
             "penstock.job": row.job,
             "penstock.tenant": row.tenant,
             "penstock.call": row.id,
@@ -206,9 +206,8 @@ class RequestSpan:
 
 
 def _job_context(job: str) -> SpanContext:
-    return SpanContext(
-        int(trace_id_of(job), 16), int(root_span_of(job), 16), is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED)
-    )
+    sampled = TraceFlags(TraceFlags.SAMPLED)
+    return SpanContext(int(trace_id_of(job), 16), int(root_span_of(job), 16), is_remote=True, trace_flags=sampled)
 
 
 def _traces_at(endpoint: str) -> str:

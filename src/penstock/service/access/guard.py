@@ -3,7 +3,7 @@ what is of no single tenant; they find out who asks, check the scope, and keep f
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Annotated, Any
 from urllib.parse import quote, urlsplit
 
@@ -38,16 +38,19 @@ async def identified(
     request: Request,
     _token: Annotated[Any, Security(_bearer)],
     _session: Annotated[Any, Security(_cookie)],
-) -> Principal:
+) -> AsyncIterator[Principal]:
     """Who asks. Tokens come in the `Authorization` header alone, never in the query, which ends up in logs."""
-    access = access_of(request)
-    principal = await _who(access, request)
+    principal = await _who(access_of(request), request)
     if principal is None:
         raise _unknown(request, "this needs a token, in the header `Authorization: Bearer …`")
     # For what shows a page, and for the log.
     request.state.principal = principal
-    await check_csrf(request, principal)
-    return principal
+    try:
+        await check_csrf(request, principal)
+        yield principal
+    finally:
+        # The files of a form that was read for its secret.
+        await request.close()
 
 
 async def _who(access: Access, request: Request) -> Principal | None:

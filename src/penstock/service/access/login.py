@@ -12,7 +12,7 @@ from penstock.service.access import sessions
 from penstock.service.access.csrf import check_csrf
 from penstock.service.access.guard import LOGIN, local_path
 from penstock.service.access.principal import Principal
-from penstock.service.access.state import Access, access_of, address_of
+from penstock.service.access.state import access_of, address_of
 
 router = APIRouter(include_in_schema=False)
 
@@ -72,7 +72,6 @@ async def _form(request: Request) -> FormData:
 def _page(request: Request, following: str, *, problem: str | None = None, status: int = 200) -> Response:
     from penstock.service.dashboard.rendering import render
 
-    access: Access = access_of(request)
-    response = render(request, "login.html", next=following, problem=problem, open_access=access.is_open)
+    response = render(request, "login.html", next=following, problem=problem)
     response.status_code = status
     return response

@@ -149,7 +149,7 @@ async def list_members(
     operation_id="sealBatch",
     summary="Seal a batch",
     response_model=shapes.BatchSummary,
-    responses=problems(404, 409, path=_PATH),
+    responses=problems(404, 409, 415, path=_PATH),
 )
 async def seal_batch(batch_id: shapes.BatchId, principal: Operator, service: Serving) -> Response:
     """No more members: it ends when those it has have ended. Sealing a sealed one changes nothing."""
@@ -167,7 +167,7 @@ async def seal_batch(batch_id: shapes.BatchId, principal: Operator, service: Ser
     summary="Run again what failed in a batch",
     status_code=201,
     response_model=shapes.BatchSummary,
-    responses=problems(404, 409, path=_PATH),
+    responses=problems(404, 409, 415, path=_PATH),
 )
 async def retry_batch(
     batch_id: shapes.BatchId,

@@ -97,7 +97,7 @@ async def put_budget(scope: Scope, body: resource_shapes.BudgetBody, principal: 
     operation_id="deleteBudget",
     summary="Remove a budget",
     status_code=204,
-    responses=problems(404, path=_PATH),
+    responses=problems(404, 415, path=_PATH),
 )
 async def delete_budget(scope: Scope, principal: Admin, service: Serving) -> Response:
     """It may spend without a limit again. Jobs that were parked for want of this budget go on."""

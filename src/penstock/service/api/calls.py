@@ -81,7 +81,7 @@ async def get_call(call_id: shapes.CallId, principal: Reader, service: Serving) 
 
 _DECISION: dict[str, Any] = {
     "response_model": resource_shapes.CallSummary,
-    "responses": problems(404, 409, path=_PATH),
+    "responses": problems(404, 409, 415, path=_PATH),
 }
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from penstock.service.api.examples import exemplify
 from penstock.service.api.problems import MEDIA_TYPE, TITLES
 
 _REF = "#/components/schemas/"
@@ -37,18 +38,21 @@ class ProblemBody(BaseModel):
 
 
 _WORDS: dict[int, str] = {
+    400: "A header cannot be read.",
     401: "No token, or none that is known.",
     403: "The token may not do this.",
     404: "There is no such thing, or it belongs to another tenant.",
     409: "The thing exists in another state, or with another content; `state` says in which.",
     413: "The body is larger than the service takes.",
     415: "The body is not JSON.",
+    421: "Where no token is needed: the `Host` header names another machine, or a proxy stands in between.",
     422: "The request is not valid; `errors` says where.",
-    429: "Too much at once; `Retry-After` says when to try again.",
+    429: "The queue is full, or too many tokens were wrong; `Retry-After` says when to try again.",
     503: "The store does not answer, or cannot be written; `Retry-After` says when to try again.",
 }
 
 _EXAMPLES: dict[int, tuple[str, dict[str, Any]]] = {
+    400: ("X-Penstock-As must be a name of 1 to 120 printable characters in UTF-8", {}),
     401: ("a token is needed: send it as Authorization: Bearer TOKEN", {}),
     403: ("this needs the scope operate", {}),
     404: ("there is no job 01k3x9q8w7e6r5t4y3z2", {}),
@@ -58,6 +62,7 @@ _EXAMPLES: dict[int, tuple[str, dict[str, Any]]] = {
     ),
     413: ("the body may have at most 4,194,304 bytes", {}),
     415: ("send the body as application/json", {}),
+    421: ("the Host header names no address of this machine: open http://127.0.0.1 or http://localhost", {}),
     422: (
         "body.payload.pages: Input should be a valid integer",
         {"errors": [{"location": "body.payload.pages", "message": "Input should be a valid integer"}]},
@@ -73,9 +78,12 @@ _HEADERS: dict[int, dict[str, Any]] = {
 }
 
 
+_EVERYWHERE = (400, 401, 403, 421, 422, 429, 503)
+
+
 def problems(*statuses: int, path: str = "/api/v1/jobs/01k3x9q8w7e6r5t4y3z2") -> Answers:
     """The error answers of a route, for `responses=`. Those that every route has are added."""
-    return {status: _documented(status, path) for status in sorted({*statuses, 401, 403, 422, 503})}
+    return {status: _documented(status, path) for status in sorted({*statuses, *_EVERYWHERE})}
 
 
 def _documented(status: int, path: str) -> dict[str, Any]:
@@ -105,6 +113,7 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
             told = operation.get("responses", {}).get("422", {})
             if told.get("content", {}).get("application/json", {}).get("schema") == theirs:
                 operation["responses"]["422"] = _documented(422, path)
+            exemplify(operation, schemas)
     schemas.pop("HTTPValidationError", None)
     schemas.pop("ValidationError", None)
     return document

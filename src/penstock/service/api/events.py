@@ -36,7 +36,7 @@ RECONNECT_MS = 2000
 
 _EXAMPLE = """id: 1-4711-01k3x9q8w7
 event: job
-data: {"id":"01k3x9q8w7e6r5t4y3z2","workflow":"pages","status":"running","step":"read","event":"completed"}
+data: {"id":"01k3x9q8w7e6r5t4y3z2","workflow":"pages","status":"running","step":"read","event":"done"}
 
 """
 

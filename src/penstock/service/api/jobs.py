@@ -227,7 +227,7 @@ async def get_logs(job_id: shapes.JobId, principal: Reader, service: Serving) ->
     return answer({"items": [log_line(line) for line in await service.penstock.logs(job_id)]})
 
 
-_CONTROL: dict[str, Any] = {"response_model": shapes.JobSummary, "responses": problems(404, 409)}
+_CONTROL: dict[str, Any] = {"response_model": shapes.JobSummary, "responses": problems(404, 409, 415)}
 _CONTROL_WITH_BODY: dict[str, Any] = {**_CONTROL, "responses": problems(404, 409, 413, 415)}
 
 

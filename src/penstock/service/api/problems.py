@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -16,6 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from penstock.engine.errors import (
     CommitUnknown,
@@ -46,6 +48,7 @@ TITLES: dict[int, tuple[str, str]] = {
     409: ("conflict", "Its state does not allow that"),
     413: ("body-too-large", "The body is too large"),
     415: ("unsupported-media-type", "The body must be JSON"),
+    421: ("misdirected", "Another address is meant"),
     422: ("invalid-request", "The request is not valid"),
     429: ("too-many-requests", "Too much at once"),
     500: ("internal-error", "A mistake of the service's own"),
@@ -118,14 +121,13 @@ def problem_of(error: Exception) -> Problem:
         case InvalidRequest():
             return Problem(422, str(error), errors=[_error("request", str(error))])
         case RequestValidationError():
-            errors = [_error(_joined(one["loc"]), _said(one)) for one in error.errors()[:MOST_ERRORS]]
+            errors = [_field_error(one) for one in error.errors()[:MOST_ERRORS]]
             first = errors[0] if errors else _error("request", "not valid")
             return Problem(422, f"{first['location']}: {first['message']}", errors=errors)
         case StoreError():
             return _store_problem(error)
         case HTTPException():
-            detail = error.detail if isinstance(error.detail, str) else ""
-            return Problem(error.status_code, detail, headers=error.headers)
+            return Problem(error.status_code, str(error.detail), headers=error.headers)
         case _:
             reference = secrets.token_hex(8)
             log.error("an unexpected error, reference %s", reference, exc_info=error)
@@ -155,10 +157,11 @@ def _joined(location: tuple[Any, ...]) -> str:
     return ".".join(str(part) for part in location)
 
 
-def _said(error: Mapping[str, Any]) -> str:
-    """Pydantic's words, and the parser's reason where the body is no JSON."""
-    reason = error.get("ctx", {}).get("error") if error["type"] == "json_invalid" else None
-    return f"not valid JSON: {reason}" if reason else str(error["msg"])
+def _field_error(error: Mapping[str, Any]) -> dict[str, str]:
+    """Pydantic's words, without the value; the parser's reason where the body is no JSON."""
+    if error["type"] == "json_invalid":
+        return _error("body", f"not valid JSON: {error.get('ctx', {}).get('error', '')}")
+    return _error(_joined(error["loc"]), str(error["msg"]))
 
 
 def _error(location: str, message: str) -> dict[str, str]:
@@ -169,6 +172,28 @@ def _sayable(text: str, most: int = LONGEST) -> str:
     return (made_storable(text) or "")[:most]
 
 
+def _unrouted(request: Request, error: Exception) -> Problem | None:
+    """What the framework itself says of a path or method that no route has."""
+    if not isinstance(error, HTTPException) or error.detail != HTTPStatus(error.status_code).phrase:
+        return None
+    if error.status_code == 404:
+        return Problem(404, f"there is nothing at {request.url.path}")
+    if error.status_code == 405:
+        allowed = ", ".join(_methods_at(request))
+        return Problem(405, f"{request.url.path} takes {allowed}", headers={"Allow": allowed})
+    return None
+
+
+def _methods_at(request: Request) -> list[str]:
+    """Of all routes with this path; the framework names those of the first."""
+
+    def taken(method: str) -> bool:
+        asked = {**request.scope, "method": method}
+        return any(route.matches(asked)[0] is Match.FULL for route in request.app.routes)
+
+    return [method for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE") if taken(method)]
+
+
 def install_problems(app: FastAPI) -> None:
     """Answer every error of this app with a problem, and say so in its OpenAPI document."""
     from penstock.service.api.document import complete
@@ -176,7 +201,7 @@ def install_problems(app: FastAPI) -> None:
     async def answer(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException) and error.status_code < 400:
             return Response(status_code=error.status_code, headers=error.headers)
-        return problem_of(error).response(request.url.path)
+        return (_unrouted(request, error) or problem_of(error)).response(request.url.path)
 
     for kind in (Problem, InvalidRequest, StoreError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, answer)

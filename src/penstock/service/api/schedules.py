@@ -84,7 +84,7 @@ async def put_schedule(
     operation_id="deleteSchedule",
     summary="Remove a schedule",
     status_code=204,
-    responses=problems(404, path=_PATH),
+    responses=problems(404, 415, path=_PATH),
 )
 async def delete_schedule(
     name: Named, principal: Operator, service: Serving, tenant: shapes.OfTenant = None

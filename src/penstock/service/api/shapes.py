@@ -199,7 +199,7 @@ class TimelineEvent(BaseModel):
     """One line of a job's history: a tick, a crash that was noticed, or what a person asked for."""
 
     at: Moment
-    kind: str = Field(examples=["completed"])
+    kind: str = Field(examples=["done"])
     step: str
     status: Status
     attempt: int

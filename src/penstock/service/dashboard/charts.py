@@ -183,4 +183,6 @@ def line(amounts: Sequence[float], *, height: int = 28) -> str:
     """The points of a sparkline in a picture 100 wide, for `<polyline>`."""
     top = max(amounts, default=0.0) or 1.0
     step = 100 / max(len(amounts) - 1, 1)
-    return " ".join(f"{n * step:.1f},{height - 2 - amount / top * (height - 4):.1f}" for n, amount in enumerate(amounts))
+    return " ".join(
+        f"{n * step:.1f},{height - 2 - amount / top * (height - 4):.1f}" for n, amount in enumerate(amounts)
+    )

@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from penstock.service.access.principal import Principal
 from penstock.service.dashboard import wording
 from penstock.service.dashboard.assets import asset
-from penstock.service.dashboard.census import census_of
+from penstock.service.dashboard.survey import survey_of
 from penstock.service.sections import Section
 from penstock.service.state import service_of
 
@@ -107,7 +107,7 @@ def render(request: Request, template: str, *, status_code: int = 200, **values:
         "principal": principal,
         "places": [place for place in PLACES if principal is not None and _open_to(place, principal)],
         "sections": [section for section in service.sections if section.pages is not None],
-        "snapshot": census_of(request).last(principal.tenant if principal else None),
+        "snapshot": survey_of(request).last(principal.tenant if principal else None),
         "draining": service.draining,
         "open_access": service.open_access,
         "now": service.penstock.engine.clock.now(),
@@ -137,7 +137,7 @@ def _open_to(place: Place, principal: Principal) -> bool:
 
 def back_to(request: Request, path: str, *said: tuple[Tone, str]) -> Response:
     """The answer to every button: the page it stood on, which then says what became of it."""
-    census_of(request).touch()
+    survey_of(request).touch()
     response = RedirectResponse(path, 303)
     if said:
         text = base64.urlsafe_b64encode(json.dumps([(tone, words[:300]) for tone, words in said[:4]]).encode()).decode()

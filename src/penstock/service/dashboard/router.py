@@ -6,7 +6,6 @@ from fastapi import APIRouter, Depends
 
 from penstock.service.dashboard import live
 from penstock.service.dashboard.assets import mount_static
-from penstock.service.dashboard.census import counted
 from penstock.service.dashboard.pages import (
     audit,
     batches,
@@ -21,6 +20,7 @@ from penstock.service.dashboard.pages import (
     tokens,
     workers,
 )
+from penstock.service.dashboard.survey import counted
 
 __all__ = ["mount_static", "pages_router"]
 

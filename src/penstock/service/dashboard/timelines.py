@@ -15,7 +15,11 @@ def track_of_call(call: Call, axis: Axis, now: float) -> Track:
         took = length(sent - call.created)
         bars.append(Bar(axis.x(call.created), axis.width(call.created, sent), "intent", f"on its way: {took}"))
     if end > sent or not bars:
-        words = f"{call.state} after {length(end - sent)}" if call.state in ENDED else f"{call.state} for {length(end - sent)}"
+        words = (
+            f"{call.state} after {length(end - sent)}"
+            if call.state in ENDED
+            else f"{call.state} for {length(end - sent)}"
+        )
         bars.append(Bar(axis.x(sent), axis.width(sent, end), f"call-{call.state}", words))
     bars.append(Bar(axis.x(end), "0%", f"call-{call.state}", call.state, point=True))
     label = f"{call.key}#{call.attempt}" if call.attempt > 1 else call.key

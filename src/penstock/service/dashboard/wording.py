@@ -7,8 +7,8 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from penstock.cli.times import ago, length
 from penstock.engine.model import Job, Progress
+from penstock.times import ago, length
 
 __all__ = ["ago", "clock", "compact", "dollars", "figure", "given_key", "iso", "length", "pretty", "shape_of", "told"]
 

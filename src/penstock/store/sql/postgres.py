@@ -27,7 +27,7 @@ from penstock.engine.errors import (
     StoreUnavailable,
 )
 from penstock.store import migrations
-from penstock.store.protocol import ANY_QUEUE, Applied, Beat, Leave, Op, SetBudget, SetLimits
+from penstock.store.protocol import ANY_QUEUE, Applied, Beat, Leave, Op, SetBudget, SetLimits, unwrapped
 from penstock.store.sql.postgres_connection import (
     CANNOT_WAIT,
     LOST,
@@ -209,7 +209,7 @@ class _Writer:
         self.pid = 0
 
     async def apply(self, ops: Sequence[Op], *, replay: bool) -> Applied:
-        alone = any(type(op) in (SetLimits, SetBudget) for op in ops)
+        alone = any(type(unwrapped(op)) in (SetLimits, SetBudget) for op in ops)
         lock = f"pg_advisory_xact_lock{'' if alone else '_shared'}({_LIMITS_KEY})"
 
         async def work(connection: Connection) -> Applied:

@@ -41,8 +41,8 @@ _BATCH = ", ".join(f'"{c}"' for c in BATCH_COLUMNS)
 
 
 class Reading:
-    """Every method is one query, or each of its queries is an answer. Placeholders are written `?` and numbered by the database's own module where it
-    needs that."""
+    """Every method is one query, or asks several of which each is an answer. Placeholders are written `?` and numbered
+    by the database's own module where it needs that."""
 
     async def rows(self, sql: str, args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         raise NotImplementedError
@@ -97,7 +97,9 @@ class Reading:
         found = await self.rows(f"{source} WHERE h.id > ? ORDER BY h.id LIMIT ?", (after, limit))
         if also:
             marks = ", ".join("?" * len(also))
-            found = sorted([*await self.rows(f"{source} WHERE h.id IN ({marks})", tuple(also)), *found])
+            by_number = {values[0]: values for values in found}
+            by_number |= {values[0]: values for values in await self.rows(f"{source} WHERE h.id IN ({marks})", tuple(also))}
+            found = [by_number[number] for number in sorted(by_number)]
         end = 1 + len(EVENT_COLUMNS)
         return [Change(values[0], Event(*values[1:end]), *values[end:]) for values in found]
 
@@ -160,6 +162,8 @@ class Reading:
         return await self.rows('SELECT name, labels, "value" FROM meters ORDER BY name, labels', ())
 
     async def series(self, names: Sequence[str], since: float) -> list[tuple[float, str, str, float]]:
+        if not names:
+            return []
         marks = ", ".join("?" * len(names))
         return await self.rows(
             f'SELECT "minute", name, labels, "value" FROM series WHERE "minute" >= ? AND name IN ({marks})'

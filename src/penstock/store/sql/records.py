@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
 from penstock.engine.audit import AuditEntry
-from penstock.engine.errors import NotFound, PenstockError
+from penstock.engine.errors import NotFound
 from penstock.engine.model import Event
 from penstock.store.protocol import (
     SESSION_COLUMNS,
     TOKEN_COLUMNS,
     AddMeters,
     Announce,
+    BatchRow,
     DropSession,
     Once,
     Op,
@@ -28,6 +30,7 @@ from penstock.store.protocol import (
     Submitted,
     TokenRow,
     TouchToken,
+    in_order,
 )
 from penstock.store.records import (
     ANSWERS_KEPT,
@@ -57,14 +60,19 @@ class Records(Calls):
         """
         done: dict[int, int] = {}
         first: dict[tuple[str, str], int] = {}
-        wanted = [(asked.once, place) for place, asked in self.asked.items() if asked.once is not None]
-        for once, place in sorted(wanted, key=lambda w: (w[0].scope, w[0].key, w[1])):
-            before = first.setdefault((once.scope, once.key), place)
-            if before != place:
-                same = self.asked[before].once
-                answers[place] = None if same is not None and same.digest == once.digest else key_reused(once)
-                done[place] = before if answers[place] is None else place
-            elif not (yield Tell("reserve_answer", [(once.scope, once.key, once.digest, self.now)])):
+        places = list(self.asked)
+        turns = [(self.asked[places[n]].once, places[n]) for n, _ in in_order(list(self.asked.values()))]
+        wanted = [(once, turn, place) for turn, (once, place) in enumerate(turns) if once is not None]
+        for once, _, place in sorted(wanted, key=lambda w: (w[0].scope, w[0].key, w[1])):
+            key = (once.scope, once.key)
+            if key in first:
+                same = self.asked[first[key]].once
+                alike = same is not None and same.digest == once.digest
+                answers[place] = None if alike else key_reused(once)
+                done[place] = first[key] if alike else place
+            elif (yield Tell("reserve_answer", [(*key, once.digest, self.now)])):
+                first[key] = place
+            else:
                 answers[place] = yield from self._answered(once, self.ops[place])
                 done[place] = place
         return done
@@ -79,35 +87,34 @@ class Records(Calls):
         told = json.loads(answer)
         if isinstance(op, Submit):
             return [Submitted(*each) for each in told]
-        try:
-            return (yield from self._batch(told))
-        except PenstockError as refused:
-            return refused
+        # Not locked: batches are locked after jobs.
+        batch = yield Ask("find_batch", (told,))
+        return BatchRow(*batch[0]) if batch else NotFound(f"there is no batch {told}")
 
     def _remember(self, answers: list[Any], recalled: dict[int, int]) -> Steps[None]:
         """Keep the answers that are to be given again, and write down who had this done."""
-        entries = []
+        entries, kept, dropped = [], [], []
         for place, asked in self.asked.items():
             if place in recalled:
-                if recalled[place] != place:
-                    answers[place] = answers[recalled[place]]
+                answers[place] = answers[recalled[place]]
                 continue
             answer = answers[place]
             refused = isinstance(answer, BaseException)
             if asked.once is not None:
                 key = (asked.once.scope, asked.once.key)
-                yield Tell("drop_answer", [key]) if refused else Tell("put_answer", [(answer_text(answer), *key)])
+                if refused:
+                    dropped.append(key)
+                else:
+                    kept.append((answer_text(answer), *key))
             if asked.audit is not None and not refused:
-                entries.append(with_tenant(asked, answer))
-        if entries:
-            yield Tell("insert_audit", [self._audit_values(entry) for entry in entries])
+                entries.append(self._audit_values(with_tenant(asked, answer)))
+        for name, rows in (("put_answer", kept), ("drop_answer", dropped), ("insert_audit", entries)):
+            if rows:
+                yield Tell(name, rows)
 
     def _audit_values(self, entry: AuditEntry) -> tuple[Any, ...]:
         e = entry
         return (e.id, self.now, e.actor, e.action, e.target, e.tenant, e.via, e.address, e.detail)
-
-    def _record(self, op: Record) -> Steps[None]:
-        yield Tell("insert_audit", [self._audit_values(op.entry)])
 
     def _announce_line(self, op: Announce) -> Steps[bool]:
         rows = yield from self._lock_jobs([op.job])
@@ -140,30 +147,34 @@ class Records(Calls):
         yield Tell("revoke_token", [(self.now, token.id)])
         return replace(token, revoked=self.now)
 
-    def _touch_token(self, op: TouchToken) -> Steps[None]:
-        yield Tell("touch_token", [(self.now, op.id)])
-
     def _put_session(self, op: PutSession) -> Steps[SessionRow]:
         session = replace(op.session, created=self.now, expires=self.now + op.ttl)
-        yield Tell("insert_session", [_session(session)])
+        if not (yield Tell("insert_session", [_session(session)])):
+            found = yield Ask("find_session", (session.hash,))
+            if not found:
+                raise Contended
+            return SessionRow(*found[0])
         return session
 
     def _drop_session(self, op: DropSession) -> Steps[bool]:
         return bool((yield Tell("drop_session", [(op.hash,)])))
 
-    def _add_meters(self, op: AddMeters) -> Steps[None]:
-        """In order, so that two processes that add at the same time do not wait for each other in a circle. After an
-        unknown COMMIT nothing is added: it may have been."""
-        if self.replay:
-            return
-        if op.totals:
-            yield Tell("add_meters", sorted(op.totals))
-        if op.series:
+    def _write_last(self, ops: Sequence[Op]) -> Steps[None]:
+        """Rows that every process writes: when nothing else is waited for any more, and in one order, so that groups
+        never wait for each other in a circle. After an unknown COMMIT nothing is added to a meter: it may have been."""
+        entries = [self._audit_values(op.entry) for op in ops if type(op) is Record]
+        if entries:
+            yield Tell("insert_audit", entries)
+        for token in sorted({op.id for op in ops if type(op) is TouchToken}):
+            yield Tell("touch_token", [(self.now, token)])
+        adding = [op for op in ops if type(op) is AddMeters] if not self.replay else []
+        if totals := _sums(each for op in adding for each in op.totals):
+            yield Tell("add_meters", totals)
+        if series := _sums(each for op in adding for each in op.series):
             minute = minute_of(self.now)
-            yield Tell("add_series", [(minute, *each) for each in sorted(op.series)])
-
-    def _set_cursor(self, op: SetCursor) -> Steps[None]:
-        yield Tell("put_cursor", [(op.name, op.place)])
+            yield Tell("add_series", [(minute, *each) for each in series])
+        if cursors := {op.name: op.place for op in ops if type(op) is SetCursor}:
+            yield Tell("put_cursor", sorted(cursors.items()))
 
     def _tidy_records(self, keep_audit: float | None) -> Steps[None]:
         yield Tell("drop_old_answers", [(self.now - ANSWERS_KEPT,)])
@@ -171,3 +182,11 @@ class Records(Calls):
         yield Tell("drop_old_series", [(self.now - SERIES_KEPT,)])
         if keep_audit is not None:
             yield Tell("drop_old_audit", [(self.now - keep_audit,)])
+
+
+def _sums(amounts: Iterable[tuple[str, str, float]]) -> list[tuple[str, str, float]]:
+    """Each meter once, in order: PostgreSQL does not add to a row twice in one statement."""
+    sums: dict[tuple[str, str], float] = {}
+    for name, labels, amount in amounts:
+        sums[name, labels] = sums.get((name, labels), 0.0) + amount
+    return [(*meter, amount) for meter, amount in sorted(sums.items())]

@@ -85,7 +85,7 @@ class Script(Records):
                 yield from self._commits(others, answers)
         if submits:
             yield from self._submits(submits, answers)
-        for kinds in (_OTHERS, _LOOKING, _SENDING, _BY_ID, _BY_PRIORITY, _LAST):
+        for kinds in (_OTHERS, _LOOKING, _SENDING, _BY_ID, _BY_PRIORITY):
             if kinds is _SENDING:
                 yield from self._hold_names()
             for place, op in one_by_one:
@@ -96,6 +96,9 @@ class Script(Records):
                     answers[place] = yield from handler(self, op)
                 except PenstockError as refused:
                     answers[place] = refused
+        last = [op for _, op in one_by_one if type(op) in _LAST]
+        if last:
+            yield from self._write_last(last)
         if self.asked:
             yield from self._remember(answers, recalled)
         due_in = None if self.first_due is None else self.first_due - self.now
@@ -273,10 +276,4 @@ _LOOKING: dict[type, Handler] = {TakeCalls: Script._take_calls}
 _SENDING: dict[type, Handler] = {Intend: Script._intend}
 _BY_ID: dict[type, Handler] = {ClaimJob: Script.claim_job}
 _BY_PRIORITY: dict[type, Handler] = {Claim: Script.claim}
-# Rows that every process writes: held as short as can be, and nothing is waited for after them.
-_LAST: dict[type, Handler] = {
-    Record: Script._record,
-    TouchToken: Script._touch_token,
-    AddMeters: Script._add_meters,
-    SetCursor: Script._set_cursor,
-}
+_LAST = frozenset({Record, TouchToken, AddMeters, SetCursor})

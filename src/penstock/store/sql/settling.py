@@ -11,6 +11,7 @@ from penstock.store.protocol import (
     ANY_QUEUE,
     Asked,
     Op,
+    unwrapped,
 )
 from penstock.store.sql.requests import Ask, Steps, Tell
 from penstock.store.sql.statements import BORN_COLUMNS
@@ -25,7 +26,7 @@ class Settling:
 
     def __init__(self, ops: Sequence[Op], *, replay: bool, exact: bool) -> None:
         self.asked = {place: op for place, op in enumerate(ops) if type(op) is Asked}
-        self.ops: Sequence[Op] = [op.op if type(op) is Asked else op for op in ops] if self.asked else ops
+        self.ops: Sequence[Op] = [unwrapped(op) for op in ops] if self.asked else ops
         self.replay = replay
         self.exact = exact
         self.now = 0.0

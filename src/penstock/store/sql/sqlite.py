@@ -34,7 +34,7 @@ from penstock.engine.errors import (
 )
 from penstock.engine.model import JOB_COLUMNS
 from penstock.store import migrations
-from penstock.store.protocol import Applied, Beat, Leave, Op, RetryBatch, SetBudget, SetLimits, Submit, Tidy, Write
+from penstock.store.protocol import Applied, Beat, Leave, Op, RetryBatch, SetBudget, SetLimits, Submit, Tidy, Write, unwrapped
 from penstock.store.sql.reading import Reading
 from penstock.store.sql.requests import Ask, AskMany, Contended, Guarded, Opening, Steps, Tell
 from penstock.store.sql.script import Script
@@ -376,6 +376,7 @@ def _guarded(connection: sqlite3.Connection, request: Guarded) -> BaseException 
 
 def _takes_long(op: Op) -> bool:
     """Operations whose size the caller or the store's content decides."""
+    op = unwrapped(op)
     return type(op) in (Tidy, SetLimits, SetBudget, RetryBatch, Leave, Write) or (
         type(op) is Submit and len(op.jobs) > MANY_JOBS
     )

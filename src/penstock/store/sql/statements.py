@@ -142,6 +142,13 @@ class _Writer:
         match = " AND ".join(f'{table}."{c}" = v."{c}"' for c in where)
         return f"DELETE FROM {table} USING {self.unnest(where)} WHERE {match}"
 
+    def delete_until(self, table: str, column: str, key: Sequence[str]) -> str:
+        """What is as old as the one value; on PostgreSQL but for what somebody else is about to delete."""
+        if self.sqlite:
+            return f'DELETE FROM {table} WHERE "{column}" <= ?1'
+        old = f'SELECT {_names(key)} FROM {table} WHERE "{column}" <= ($1::float8[])[1] FOR UPDATE SKIP LOCKED'
+        return f"DELETE FROM {table} WHERE ({_names(key)}) IN ({old})"
+
     def arg(self, n: int, kind: str = "text") -> str:
         return f"?{n}" if self.sqlite else f"${n}::{kind}"
 
@@ -232,6 +239,7 @@ def statements(dialect: Dialect) -> dict[str, str]:
         "insert_audit": w.insert("audit", AUDIT_COLUMNS, "ON CONFLICT DO NOTHING"),
         "reserve_answer": w.insert("answers", ("scope", "key", "digest", "at"), "ON CONFLICT DO NOTHING"),
         "find_answer": f"SELECT digest, answer FROM answers WHERE scope = {one} AND key = {two}",
+        "find_batch": f"SELECT {_names(BATCH_COLUMNS)} FROM batches WHERE id = {one}",
         "put_answer": w.update("answers", ("answer",), ("scope", "key")),
         "drop_answer": w.delete("answers", ("scope", "key")),
         # Access.
@@ -241,6 +249,7 @@ def statements(dialect: Dialect) -> dict[str, str]:
         "touch_token": w.update("tokens", ("used",), ("id",)),
         "end_sessions": w.delete("sessions", ("token",)),
         "insert_session": w.insert("sessions", SESSION_COLUMNS, "ON CONFLICT DO NOTHING"),
+        "find_session": f"SELECT {_names(SESSION_COLUMNS)} FROM sessions WHERE hash = {one}",
         "drop_session": w.delete("sessions", ("hash",)),
         # Meters, and how far readers have come.
         "add_meters": w.insert(
@@ -251,10 +260,10 @@ def statements(dialect: Dialect) -> dict[str, str]:
             "ON CONFLICT (minute, name, labels) DO UPDATE SET value = series.value + excluded.value",
         ),
         "put_cursor": w.insert("cursors", ("name", "place"), "ON CONFLICT (name) DO UPDATE SET place = excluded.place"),
-        "drop_old_audit": f"DELETE FROM audit WHERE at <= {w.pick('?1', '($1::float8[])[1]')}",
-        "drop_old_answers": f"DELETE FROM answers WHERE at <= {w.pick('?1', '($1::float8[])[1]')}",
-        "drop_old_sessions": f"DELETE FROM sessions WHERE expires <= {w.pick('?1', '($1::float8[])[1]')}",
-        "drop_old_series": f"DELETE FROM series WHERE minute <= {w.pick('?1', '($1::float8[])[1]')}",
+        "drop_old_audit": w.delete_until("audit", "at", ("id",)),
+        "drop_old_answers": w.delete_until("answers", "at", ("scope", "key")),
+        "drop_old_sessions": w.delete_until("sessions", "expires", ("hash",)),
+        "drop_old_series": w.delete_until("series", "minute", ("minute", "name", "labels")),
         # Batches.
         "lock_batches": f"SELECT {_names(BATCH_COLUMNS)} FROM batches WHERE id IN {w.among(1)} ORDER BY id {lock}",
         "last_batch": (

@@ -34,7 +34,7 @@ async def audit_page(
         actor=actor or None,
         action=action or None,
         target=target or None,
-        before=int(before) if before.isdecimal() and len(before) < 19 else None,
+        before=before or None,
         limit=PAGE + 1,
     )
     rows = await service.penstock.engine.store.audit(where)

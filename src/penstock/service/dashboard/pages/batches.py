@@ -126,4 +126,6 @@ async def act(
         next_one = await service.penstock.retry_batch(batch_id, actor=principal.actor)
     except Conflict as error:
         return back_to(request, to, ("refused", str(error)))
-    return back_to(request, f"/ui/batches/{next_one.id}", ("done", f"generation {next_one.generation} runs what failed"))
+    return back_to(
+        request, f"/ui/batches/{next_one.id}", ("done", f"generation {next_one.generation} runs what failed")
+    )

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
 from penstock.cli.call_views import MEANINGS
-from penstock.engine.call import DECISIONS, ENDED, LIVE, STATES, UNDER_WAY, Call, held_by, label_of, view
+from penstock.engine.call import DECISIONS, ENDED, LIVE, STATES, UNDER_WAY, Call, CallRow, held_by, label_of, view
 from penstock.engine.errors import NotFound
 from penstock.service.access.guard import Operator, Reader
 from penstock.service.access.principal import Principal
@@ -17,7 +17,7 @@ from penstock.service.dashboard.charts import Axis
 from penstock.service.dashboard.rendering import link, render
 from penstock.service.dashboard.timelines import track_of_call
 from penstock.service.state import Service, Serving
-from penstock.store.protocol import CallFilter, CallRow
+from penstock.store.protocol import CallFilter
 
 router = APIRouter()
 

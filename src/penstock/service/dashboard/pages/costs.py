@@ -140,14 +140,14 @@ def daily(costs: Sequence[Cost], now: float, days: int, *, height: int) -> Daily
     amounts, titles, totals = [], [], []
     for n in range(days - 1, -1, -1):
         moment = days_before(now, n)
-        day = datetime.fromtimestamp(moment, UTC)
+        date = datetime.fromtimestamp(moment, UTC)
         parts: dict[str, float] = defaultdict(float)
-        for name, amount in cells[day.date().isoformat()].items():
+        for name, amount in cells[date.date().isoformat()].items():
             if amount:
                 parts[colour[name]] += amount
         amounts.append((moment, parts))
         totals.append(int(sum(parts.values())))
-        titles.append(f"{day.day} {day:%b}: {dollars(totals[-1])}")
+        titles.append(f"{date.day} {date:%b}: {dollars(totals[-1])}")
     kinds = [f"c{n}" for n in range(COLOURS + 1)]
     chart = charts.columns(amounts, kinds=kinds, height=height, titles=titles, gap=0.3, lines=2 if height < 120 else 3)
     return Daily(chart, totals, names)

@@ -12,8 +12,8 @@ from starlette.responses import Response
 from penstock.engine.model import JobRow
 from penstock.service.access.guard import Reader
 from penstock.service.dashboard.acting import MOST
-from penstock.service.dashboard.census import Counted
 from penstock.service.dashboard.rendering import link, render
+from penstock.service.dashboard.survey import Counted
 from penstock.service.dashboard.wording import shape_of
 from penstock.service.state import Serving
 from penstock.store.protocol import JobFilter

@@ -49,15 +49,16 @@ async def job_page(request: Request, service: Serving, principal: Reader, job_id
     penstock = service.penstock
     store = penstock.engine.store
     job = await job_of(service, principal, job_id)
-    history, logs, locks, rows, runs, children, costs, now = await asyncio.gather(
-        penstock.history(job_id),
-        store.logs(job_id),
+    now = await store.now()
+    history, logs = await asyncio.gather(penstock.history(job_id), store.logs(job_id))
+    locks, rows = await asyncio.gather(
         store.locks(LockFilter(tenant=job.tenant, job=job_id, limit=100)),
         store.calls(CallFilter(job=job_id, limit=MOST_CALLS)),
+    )
+    runs, children, costs = await asyncio.gather(
         penstock.jobs(tenant=job.tenant, workflow=job.workflow, key=job.key, limit=MOST_RUNS),
         store.jobs(JobFilter(tenant=job.tenant, parent=job_id, limit=21)),
         penstock.costs(job=job_id),
-        store.now(),
     )
     calls = [view(row) for row in reversed(rows)]
     axis, tracks = timeline(job, history, calls, now)

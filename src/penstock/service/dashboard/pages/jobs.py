@@ -10,8 +10,8 @@ from starlette.responses import Response
 from penstock.engine.model import STATUSES, view
 from penstock.service.access.guard import Operator, Reader
 from penstock.service.dashboard.acting import all_asked
-from penstock.service.dashboard.census import Counted
 from penstock.service.dashboard.rendering import link, render
+from penstock.service.dashboard.survey import Counted
 from penstock.service.state import Serving
 from penstock.store.protocol import JobFilter
 

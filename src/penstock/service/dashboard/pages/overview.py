@@ -14,9 +14,9 @@ from penstock.engine.model import FINAL, STATUSES
 from penstock.service.access.guard import Reader
 from penstock.service.access.principal import Principal
 from penstock.service.dashboard import charts
-from penstock.service.dashboard.census import MOST, Counted, Snapshot
 from penstock.service.dashboard.pages.costs import daily, days_before
 from penstock.service.dashboard.rendering import render
+from penstock.service.dashboard.survey import MOST, Counted, Snapshot
 from penstock.service.dashboard.wording import figure
 from penstock.service.state import Service, Serving
 
@@ -97,18 +97,28 @@ def concerns(snapshot: Snapshot, principal: Principal) -> list[Concern]:
             )
         )
     told = (
-        (snapshot.quarantined, "calls", "{} in quarantine", "remote call", "Nobody knows whether they were taken: decide"
-         " what becomes of them.", "/ui/calls?state=quarantined", True),
-        (snapshot.over_budget, "costs", "{} paused for budget", "job", "They go on when the budget is raised.",
-         "/ui/costs#budgets", True),
-        (snapshot.dead, "dead", "{}", "dead letter", "They failed for good, and go on only if somebody retries them.",
-         "/ui/dead-letters", True),
-        (snapshot.overdue, "clock", "{} overdue", "remote call", "Still running at the other side, longer than they"
-         " should.", "/ui/calls?state=overdue", False),
-        (snapshot.paused, "pause", "{} paused", "job", "They stay so until somebody resumes them.",
-         "/ui/jobs?status=paused", False),
-    )  # fmt: skip
-    for amount, icon, title, thing, words, path, grave in told:
+        (
+            (snapshot.quarantined, "calls", "{} in quarantine", "remote call"),
+            ("Nobody knows whether they were taken: decide what becomes of them.", "/ui/calls?state=quarantined", True),
+        ),
+        (
+            (snapshot.over_budget, "costs", "{} paused for budget", "job"),
+            ("They go on when the budget is raised.", "/ui/costs#budgets", True),
+        ),
+        (
+            (snapshot.dead, "dead", "{}", "dead letter"),
+            ("They failed for good, and go on only if somebody retries them.", "/ui/dead-letters", True),
+        ),
+        (
+            (snapshot.overdue, "clock", "{} overdue", "remote call"),
+            ("Still running at the other side, longer than they should.", "/ui/calls?state=overdue", False),
+        ),
+        (
+            (snapshot.paused, "pause", "{} paused", "job"),
+            ("They stay so until somebody resumes them.", "/ui/jobs?status=paused", False),
+        ),
+    )
+    for (amount, icon, title, thing), (words, path, grave) in told:
         if amount:
             many = f"{MOST}+ {thing}s" if amount > MOST else f"{amount} {thing}{'' if amount == 1 else 's'}"
             found.append(Concern(icon, title.format(many), words, path, grave))
@@ -166,5 +176,3 @@ def _lines(snapshot: Snapshot, ended: Ended) -> list[Line]:
             )
         )
     return sorted(lines, key=lambda line: (-line.live, -line.ended, line.name))
-
-

@@ -63,5 +63,3 @@ async def _row(service: Service, principal: Principal, name: str, tenant: str) -
         if (row.name, row.tenant) == (name, tenant):
             return row
     raise NotFound(f"there is no schedule {name!r}")
-
-

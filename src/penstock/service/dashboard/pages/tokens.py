@@ -15,6 +15,4 @@ router = APIRouter()
 @router.get("/ui/tokens", name="ui.tokens")
 async def tokens_page(request: Request, service: Serving, principal: UnboundAdmin) -> Response:
     store = service.penstock.engine.store
-    return render(
-        request, "tokens.html", principal=principal, tokens=await store.tokens(), at=await store.now(), feed=""
-    )
+    return render(request, "tokens.html", principal=principal, tokens=await store.tokens(), at_now=await store.now())

@@ -59,10 +59,10 @@ async def workers_page(
             held[job.worker].append(job)
     workers = [_worker(row, held[row.id], now) for row in await store.workers()]
     tenant, _, name = after.partition("~")
-    locks = await store.locks(
-        LockFilter(name=lock or None, after=(tenant, name) if name else None, limit=PAGE + 1)
-    )
-    holders = {row.id: row for row in await store.jobs(JobFilter(ids=tuple({one.job for one in locks}), limit=PAGE + 1))}
+    locks = await store.locks(LockFilter(name=lock or None, after=(tenant, name) if name else None, limit=PAGE + 1))
+    holders = {
+        row.id: row for row in await store.jobs(JobFilter(ids=tuple({one.job for one in locks}), limit=PAGE + 1))
+    }
     last = locks[PAGE - 1] if len(locks) > PAGE else None
     return render(
         request,
@@ -113,9 +113,6 @@ def _used(name: str, running: list[JobRow]) -> int | None:
     seen = {
         "workflow": lambda job: job.workflow,
         "tenant": lambda job: job.tenant,
-        "queue": lambda job: job.queue,
         "resource": lambda job: job.resource,
     }.get(kind)
     return None if seen is None else sum(seen(job) == which for job in running)
-
-

@@ -122,6 +122,7 @@ def upgrade() -> None:
     )
     # Lists of cancelled jobs, and of a job's children, are asked for by people.
     op.drop_index("jobs_stopped", table_name="jobs")
-    stopped, children = sa.text("status IN ('failed', 'paused', 'canceling', 'canceled')"), sa.text("parent IS NOT NULL")
+    stopped = sa.text("status IN ('failed', 'paused', 'canceling', 'canceled')")
+    children = sa.text("parent IS NOT NULL")
     op.create_index("jobs_stopped", "jobs", ["status", "id"], sqlite_where=stopped, postgresql_where=stopped)
     op.create_index("jobs_children", "jobs", ["parent", "id"], sqlite_where=children, postgresql_where=children)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -61,9 +61,10 @@ class Snapshot:
         return sorted({workflow for workflow, _ in self.counts})
 
     def of(self, status: str, workflow: str | None = None) -> int:
-        return sum(
-            amount for (name, now), amount in self.counts.items() if now == status and workflow in (None, name)
-        )
+        return sum(amount for (name, now), amount in self.counts.items() if now == status and workflow in (None, name))
+
+    def live_of(self, workflows: Collection[str]) -> int:
+        return sum(n for (name, status), n in self.counts.items() if name in workflows and status not in FINAL)
 
     def by_status(self, workflow: str | None = None) -> dict[str, int]:
         return {status: self.of(status, workflow) for status in STATUSES}
@@ -78,7 +79,7 @@ class _Count:
     task: asyncio.Task[None] | None = None
 
 
-class Census:
+class Survey:
     """One for each service. Counts by tenant, for who is bound to one, and over all."""
 
     def __init__(self, service: Service) -> None:
@@ -143,18 +144,18 @@ async def take(service: Service, tenant: str | None) -> Snapshot:
     )
 
 
-def census_of(request: Request) -> Census:
+def survey_of(request: Request) -> Survey:
     state = request.app.state
-    if not hasattr(state, "census"):
-        state.census = Census(service_of(request))
-    census: Census = state.census
-    return census
+    if not hasattr(state, "survey"):
+        state.survey = Survey(service_of(request))
+    survey: Survey = state.survey
+    return survey
 
 
 async def counted(request: Request, principal: Reader) -> Snapshot:
     """What a page shows of the whole: every page depends on it, also those of sections."""
     request.state.principal = principal
-    return await census_of(request).look(principal.tenant)
+    return await survey_of(request).look(principal.tenant)
 
 
 Counted = Annotated[Snapshot, Depends(counted)]

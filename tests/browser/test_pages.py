@@ -1,0 +1,188 @@
+"""Every page, in both themes and on a phone: readable by everybody, without a complaint, without the internet."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import OpenWindow
+from tests.support.chromium import LIVE, PHONE
+from tests.support.served import ROOT, Served, served
+
+Picture = Callable[..., None]
+
+PAGES = {
+    "overview": "/",
+    "jobs": "/ui/jobs",
+    "jobs, none": "/ui/jobs?workflow=nonesuch",
+    "running job": "/ui/jobs/{running}",
+    "failed job": "/ui/jobs/{failed}",
+    "completed job": "/ui/jobs/{completed}",
+    "batches": "/ui/batches",
+    "batch": "/ui/batches/{batch}",
+    "calls": "/ui/calls",
+    "quarantined call": "/ui/calls/{quarantined}",
+    "collected call": "/ui/calls/{collected}",
+    "dead letters": "/ui/dead-letters",
+    "costs": "/ui/costs",
+    "schedules": "/ui/schedules",
+    "workers": "/ui/workers",
+    "audit": "/ui/audit",
+    "tokens": "/ui/tokens",
+    "login": "/ui/login",
+}
+AXE = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
+
+
+@dataclass(frozen=True)
+class Show:
+    """A service with something on every page, and the ids of what there is."""
+
+    up: Served
+    ids: dict[str, str]
+
+    def path(self, name: str) -> str:
+        return PAGES[name].format_map(self.ids)
+
+
+@pytest.fixture(scope="package")
+def show(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Show]:
+    folder = tmp_path_factory.mktemp("show")
+    command = [sys.executable, "-m", "tests.support.showcase", str(folder / ".penstock"), "2", "6"]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=100)
+    with served(folder, app="tests.support.showcase:app") as up:
+        up.until(lambda: up.get("/api/v1/jobs?status=running")["jobs"], "jobs to run")
+        ids = {
+            name: up.get(f"/api/v1/jobs?status={name}")["jobs"][0]["id"] for name in ("running", "failed", "completed")
+        }
+        ids |= {name: up.get(f"/api/v1/calls?state={name}")["calls"][0]["id"] for name in ("quarantined", "collected")}
+        ids["batch"] = up.get("/api/v1/batches")["batches"][0]["id"]
+        yield Show(up, ids)
+
+
+def settled(page: Page, path: str) -> None:
+    """Loaded, with its fonts, and live where it is to be."""
+    answer = page.goto(path)
+    assert answer is not None and answer.status == 200, path
+    page.evaluate("document.fonts.ready.then(() => true)")
+    if page.locator("#pulse").count():
+        expect(page.locator("#pulse")).to_have_attribute("data-state", LIVE)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_everybody_can_use_it(name: str, theme: str, show: Show, open_window: OpenWindow, picture: Picture) -> None:
+    """No rule of WCAG 2.2 A and AA that axe knows is broken; nothing is asked of another host; nothing complains."""
+    page = open_window(show.up.url, color_scheme=theme, reduced_motion="reduce").page()
+    settled(page, show.path(name))
+    found = Axe().run(page, options=AXE)
+    picture(page, "desk", full_page=True)
+    assert found.violations_count == 0, found.generate_report()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_it_fits_on_a_phone(name: str, show: Show, open_window: OpenWindow, picture: Picture) -> None:
+    page = open_window(show.up.url, viewport=PHONE, has_touch=True, is_mobile=True, device_scale_factor=2).page()
+    settled(page, show.path(name))
+    picture(page, "phone")
+    wide, seen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert wide <= seen, f"{wide - seen} pixels stand out at the side"
+
+
+def test_the_navigation_opens_on_a_phone(show: Show, open_window: OpenWindow) -> None:
+    page = open_window(show.up.url, viewport=PHONE, has_touch=True, is_mobile=True).page()
+    settled(page, "/")
+    link = page.get_by_role("link", name="Dead letters", exact=False).first
+    page.get_by_role("button", name="Open the navigation").tap()
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Jobs").tap()
+    page.wait_for_url("**/ui/jobs")
+    expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
+    expect(link).to_be_hidden()
+
+
+def test_the_theme_follows_the_system_until_somebody_chooses(show: Show, open_window: OpenWindow) -> None:
+    page = open_window(show.up.url, color_scheme="dark").page()
+
+    def brightness() -> int:
+        colour: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return sum(int(part) for part in colour.removeprefix("rgb(").removeprefix("rgba(").rstrip(")").split(",")[:3])
+
+    settled(page, "/")
+    dark = brightness()
+    page.emulate_media(color_scheme="light")
+    light = brightness()
+    assert dark < 200 < 600 < light
+    page.emulate_media(color_scheme="dark")
+    for _ in range(3):
+        page.locator("#theme").click()
+        if brightness() > 600:
+            break
+    assert brightness() == light, "light was chosen, whatever the system says"
+    page.reload()
+    assert brightness() == light, "the choice is kept"
+
+
+def test_every_page_has_been_opened(show: Show, open_window: OpenWindow) -> None:
+    """A place of the navigation that no test above opens is a page that nobody checks."""
+    page = open_window(show.up.url).page()
+    settled(page, "/")
+    links = page.get_by_role("navigation", name="Main").get_by_role("link").all()
+    places = {link.get_attribute("href") for link in links}
+    assert places and places <= set(PAGES.values())
+
+
+def test_the_keyboard_reaches_everything(show: Show, open_window: OpenWindow, picture: Picture) -> None:
+    page = open_window(show.up.url).page()
+    settled(page, "/ui/jobs")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    picture(page, "skip")
+    page.keyboard.press("Enter")
+    expect(page.locator("#main")).to_be_focused()
+    wanted = page.evaluate(
+        """[...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, summary")]
+           .filter(e => e.checkVisibility() && !e.disabled && !e.closest("dialog"))
+           .map((e, n) => (e.dataset.reach = n))"""
+    )
+    reached = set()
+    page.evaluate("document.activeElement.blur()")
+    for _ in range(3 * len(wanted) + 20):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("Number(document.activeElement?.dataset?.reach ?? -1)"))
+    assert set(wanted) <= reached, [
+        page.evaluate(f"document.querySelector('[data-reach=\"{n}\"]').outerHTML.slice(0, 200)")
+        for n in sorted(set(wanted) - reached)
+    ]
+
+
+def test_letters_lead_to_places(show: Show, open_window: OpenWindow, picture: Picture) -> None:
+    page = open_window(show.up.url).page()
+    settled(page, "/")
+    for letters, place in (("gj", "/ui/jobs"), ("gd", "/ui/dead-letters"), ("gc", "/ui/calls"), ("go", "/")):
+        for letter in letters:
+            page.keyboard.press(letter)
+        page.wait_for_url(f"**{place}")
+        expect(page.locator("#pulse")).to_have_attribute("data-state", LIVE)
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+    picture(page, "help")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_hidden()
+    page.keyboard.press("/")
+    expect(page.locator("#find")).to_be_focused()
+    page.keyboard.type("launch-film")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="launch-film")).to_be_visible()
+    page.keyboard.press("g")
+    page.keyboard.press("j")
+    page.wait_for_url("**/ui/jobs")
+    page.keyboard.press("j")
+    expect(page.locator("tbody a.row-link").first).to_be_focused()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/ui/jobs/*")

@@ -1,0 +1,225 @@
+"""Tenants never meet: another tenant's ids, tried on every route of the OpenAPI document with a token that is bound to
+a tenant. A route that this table does not know fails the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from penstock.service.app import create_app
+from tests.support.api import Api, Document, serving
+from tests.support.house import in_a_loop
+
+V1 = "/api/v1"
+
+
+@dataclass
+class Theirs:
+    """What belongs to the other tenant, `acme`."""
+
+    job: str
+    paused: str
+    dead: str
+    batch: str
+    sealed: str
+    quarantined: str
+    running: str
+
+
+Ask = tuple[str, dict[str, Any]]
+"""A path with its query, and what is sent."""
+
+ATTEMPTS: dict[str, Callable[[Theirs], list[Ask]]] = {
+    "getJob": lambda it: [(f"/jobs/{it.job}", {})],
+    "getJobTimeline": lambda it: [(f"/jobs/{it.job}/timeline", {})],
+    "getJobLogs": lambda it: [(f"/jobs/{it.dead}/logs", {})],
+    "pauseJob": lambda it: [(f"/jobs/{it.job}/pause", {"json": {"reason": "mine"}})],
+    "resumeJob": lambda it: [(f"/jobs/{it.paused}/resume", {})],
+    "cancelJob": lambda it: [(f"/jobs/{it.job}/cancel", {})],
+    "retryJob": lambda it: [(f"/jobs/{it.dead}/retry", {})],
+    "submitJob": lambda it: [
+        ("/jobs", {"json": {"workflow": "notes", "tenant": "acme"}}),
+        ("/jobs", {"json": {"workflow": "notes", "batch": it.batch}}),
+    ],
+    "submitJobs": lambda it: [
+        ("/jobs/many", {"json": {"jobs": [{"workflow": "notes"}], "tenant": "acme"}}),
+        ("/jobs/many", {"json": {"jobs": [{"workflow": "notes", "batch": it.batch}]}}),
+    ],
+    "listJobs": lambda it: [
+        ("/jobs", {}),
+        ("/jobs?tenant=acme", {}),
+        ("/jobs?key=secret-key", {}),
+        (f"/jobs?batch={it.batch}", {}),
+        (f"/jobs?parent={it.job}", {}),
+        ("/jobs?dead=true&include=payload", {}),
+    ],
+    "listBatches": lambda it: [("/batches", {}), ("/batches?tenant=acme", {}), ("/batches?key=secret-key", {})],
+    "openBatch": lambda it: [("/batches", {"json": {"tenant": "acme"}})],
+    "getBatch": lambda it: [(f"/batches/{it.batch}", {})],
+    "listBatchMembers": lambda it: [(f"/batches/{it.batch}/members", {})],
+    "sealBatch": lambda it: [(f"/batches/{it.batch}/seal", {})],
+    "retryBatch": lambda it: [(f"/batches/{it.sealed}/retry", {})],
+    "listCalls": lambda it: [
+        ("/calls", {}),
+        ("/calls?tenant=acme", {}),
+        (f"/calls?job={it.paused}", {}),
+        ("/calls?state=quarantined", {}),
+    ],
+    "getCall": lambda it: [(f"/calls/{it.quarantined}", {})],
+    "adoptCall": lambda it: [(f"/calls/{it.quarantined}/adopt", {"json": {"provider_id": "mine"}})],
+    "resubmitCall": lambda it: [(f"/calls/{it.quarantined}/resubmit", {})],
+    "discardCall": lambda it: [(f"/calls/{it.quarantined}/discard", {})],
+    "cancelCall": lambda it: [(f"/calls/{it.running}/cancel", {})],
+    "listDeadLetters": lambda it: [("/dead-letters", {}), ("/dead-letters?tenant=acme", {})],
+    "retryDeadLetters": lambda it: [
+        ("/dead-letters/retry", {"json": {"ids": [it.dead]}}),
+        ("/dead-letters/retry", {"json": {"workflow": "breaks"}}),
+        ("/dead-letters/retry", {"json": {"workflow": "breaks", "tenant": "acme"}}),
+    ],
+    "listSchedules": lambda it: [("/schedules", {}), ("/schedules?tenant=acme", {})],
+    "putSchedule": lambda it: [
+        ("/schedules/nightly", {"json": {"cron": "* * * * *", "workflow": "notes", "tenant": "acme"}})
+    ],
+    "deleteSchedule": lambda it: [("/schedules/nightly", {}), ("/schedules/nightly?tenant=acme", {})],
+    "listLocks": lambda it: [
+        ("/locks", {}),
+        ("/locks?tenant=acme", {}),
+        (f"/locks?job={it.job}", {}),
+        ("/locks?name=secret-door", {}),
+    ],
+    "listWorkers": lambda it: [("/workers", {})],
+    "getCounts": lambda it: [("/counts", {}), ("/counts?tenant=acme", {})],
+    "getCosts": lambda it: [
+        ("/costs?by=job", {}),
+        ("/costs?tenant=acme", {}),
+        (f"/costs?job={it.paused}", {}),
+        (f"/costs?batch={it.batch}", {}),
+    ],
+    "listBudgets": lambda it: [("/budgets", {})],
+    "putBudget": lambda it: [
+        (f"/budgets/{scope}", {"json": {"budget_usd": 1000}})
+        for scope in ("tenant:acme", f"job:{it.job}", f"batch:{it.batch}")
+    ],
+    "deleteBudget": lambda it: [
+        (f"/budgets/{scope}", {}) for scope in ("tenant:acme", f"job:{it.job}", f"batch:{it.batch}")
+    ],
+    "listAudit": lambda it: [
+        ("/audit", {}),
+        ("/audit?tenant=acme", {}),
+        (f"/audit?target=job:{it.job}", {}),
+        ("/audit?actor=acme-boss", {}),
+    ],
+    "listTokens": lambda it: [("/tokens", {})],
+    "streamEvents": lambda it: [
+        ("/events?tenant=acme", {}),
+        (f"/events?job={it.job}", {}),
+        (f"/events?batch={it.batch}", {}),
+    ],
+}
+
+OF_NO_TENANT = {"listWorkflows", "getWorkflow", "getLive", "getReady"}
+"""They say the same to everybody."""
+
+WITHOUT_PROBLEMS = {"/metrics"}
+
+
+async def acme(api: Api) -> Theirs:
+    """A tenant that has something of every kind."""
+    stock, penstock = api.stock, api.penstock
+    batch = await penstock.open_batch(tenant="acme", key="secret-key", budget=1)
+    ended = await penstock.open_batch(tenant="acme")
+    job = (await penstock.submit("holds", "secret-door", tenant="acme", key="secret-key", batch=batch.id)).job_id
+    dead = (await penstock.submit("breaks", "acme-payload", tenant="acme", batch=ended.id)).job_id
+    await penstock.seal_batch(ended.id)
+    await api.run(job, until="waiting")
+    await api.run(dead)
+    quarantined, running = await stock.calls("run", "run", tenant="acme")
+    await stock.doubt(quarantined)
+    await penstock.schedule("nightly", "0 6 * * *", "notes", "acme-payload", tenant="acme")
+    await penstock.set_budget("tenant:acme", 5)
+    await penstock.set_budget(f"job:{job}", 5)
+    await api.secret("acme-boss", "admin", tenant="acme")
+    return Theirs(job, quarantined.job, dead, batch.id, ended.id, quarantined.id, running.id)
+
+
+async def everything(client: httpx2.AsyncClient) -> dict[str, Any]:
+    """All that there is of acme's, as somebody sees it who sees all; but not the audit log, which grows."""
+    told = {}
+    for path in ("jobs?include=payload", "batches", "calls", "dead-letters", "schedules", "locks", "budgets", "tokens"):
+        answer = await client.get(f"{V1}/{path}")
+        assert answer.status_code == 200
+        told[path] = [one for one in answer.json()["items"] if one.get("tenant", "acme") != "bolt"]
+    told["tokens"] = [{**one, "used": None} for one in told["tokens"]]
+    told["costs"] = (await client.get(f"{V1}/costs?tenant=acme")).json()
+    return told
+
+
+def shows_nothing(answer: httpx2.Response, theirs: Theirs) -> bool:
+    """An empty list, a count of none, or a list in which nothing is acme's."""
+    ids = [theirs.job, theirs.paused, theirs.dead, theirs.batch, theirs.sealed, theirs.quarantined, theirs.running]
+    asked = {one for one in ids if one in str(answer.request.url) or one.encode() in answer.request.content}
+    words = ["acme", "secret-key", "secret-door", *(one for one in ids if one not in asked)]
+    return answer.is_success and not any(word in answer.text for word in words)
+
+
+@in_a_loop
+async def test_another_tenants_things_are_not_there_on_any_route(tmp_path: Path) -> None:
+    async with serving(tmp_path, open_access=False) as api:
+        theirs = await acme(api)
+        async with (
+            api.client(await api.secret("boss", "admin")) as boss,
+            api.client(await api.secret("bolt-boss", "admin", tenant="bolt")) as bolt,
+        ):
+            before = await everything(boss)
+            missing = [name for name in api.document.operations() if name not in ATTEMPTS and name not in OF_NO_TENANT]
+            known = [name for name in missing if api.document.operations()[name][1] not in WITHOUT_PROBLEMS]
+            assert not known, f"say here how another tenant's ids are tried on {known}"
+            for name, attempts in ATTEMPTS.items():
+                method, template, _ = api.document.operations()[name]
+                for path, sent in attempts(theirs):
+                    answer = await bolt.request(method, V1 + path, **sent)
+                    assert answer.status_code in (403, 404) or shows_nothing(answer, theirs), f"{name}: {answer.text}"
+                    if "{" in template and answer.status_code == 404:
+                        await same_as_never(bolt, method, path, sent, answer, theirs)
+            assert await everything(boss) == before
+
+
+async def same_as_never(
+    client: httpx2.AsyncClient, method: str, path: str, sent: dict[str, Any], answer: httpx2.Response, theirs: Theirs
+) -> None:
+    """An id of another tenant is answered like one that never was."""
+    for one in vars(theirs).values():
+        if one in path:
+            never = "0" * len(one)
+            other = await client.request(method, V1 + path.replace(one, never), **sent)
+            assert other.status_code == answer.status_code
+            assert other.text.replace(never, one) == answer.text
+
+
+@in_a_loop
+async def test_a_tenants_own_things_are_there(tmp_path: Path) -> None:
+    """The table above would be kept by a service that shows nothing to anybody."""
+    async with serving(tmp_path, open_access=False) as api:
+        theirs = await acme(api)
+        async with api.client(await api.secret("own", "admin", tenant="acme")) as own:
+            for path in ("jobs", "batches", "calls", "dead-letters", "schedules", "locks", "budgets", "audit", "tokens"):
+                assert (await own.get(f"{V1}/{path}")).json()["items"], path
+            scopes = [one["scope"] for one in (await own.get(f"{V1}/budgets")).json()["items"]]
+            assert scopes == sorted([f"batch:{theirs.batch}", f"job:{theirs.job}", "tenant:acme"])
+            assert (await own.get(f"{V1}/jobs/{theirs.job}")).json()["tenant"] == "acme"
+            assert (await own.delete(f"{V1}/budgets/job:{theirs.job}")).status_code == 204
+            assert (await own.post(f"{V1}/calls/{theirs.quarantined}/discard")).status_code == 200
+
+
+def test_the_table_names_only_routes_that_are_there(tmp_path: Path) -> None:
+    @in_a_loop
+    async def check() -> None:
+        async with serving(tmp_path) as api:
+            known = Document(create_app(api.service).openapi()).operations()
+            assert (ATTEMPTS.keys() | OF_NO_TENANT) <= known.keys()
+
+    check()

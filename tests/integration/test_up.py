@@ -1,0 +1,426 @@
+"""`penstock up`: what it serves, who does the work, and that nothing is lost however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psutil
+import pytest
+
+from penstock import Penstock
+from penstock.cli.upkeep import FIRST_PAUSE, LONGEST_PAUSE, Place, Verdict, judge
+from penstock.config import Settings
+from penstock.engine.watch import EXIT_STUCK
+from penstock.service import front
+from penstock.service.live import LiveFeed
+from penstock.service.server import LARGEST_HEAD, Running, listen
+from penstock.service.state import Service
+from penstock.service.workforce import Nobody
+from tests.support.cli import PATIENCE, Cli
+from tests.support.up import Up
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Iterator[Cli]:
+    cli = Cli(tmp_path)
+    yield cli
+    cli.stop()
+
+
+def test_one_process_serves_the_api_and_the_dashboard_and_runs_jobs(cli: Cli) -> None:
+    up = Up(cli)
+    assert up.facts["worker"] == "embedded"
+    assert up.facts["workflows"] == ["bad", "held", "hello", "stuck"]
+    assert up.facts["tokens_needed"] is False
+    page = up.get("/")
+    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "server" not in page.headers
+    told = up.submit("hello", "world")
+    assert told.status_code == 201
+    job_id = told.json()["job"]["id"]
+    cli.until(lambda: up.job(job_id)["status"] == "completed", "the job")
+    assert not up.workers
+    assert cli("jobs", "wait", cli.submit("hello", "you"), "--timeout", "30s").out == '"Hello, you!"\n'
+    assert up.stop() == 0
+
+
+def test_it_says_where_everything_is_and_how_to_begin(cli: Cli) -> None:
+    del cli.environ["PENSTOCK_APP"]
+    up = cli.start("up", "--port", "0", "--app", "flow:app")
+    cli.until(lambda: "Ctrl-C stops the service" in cli.log, "the introduction")
+    said = dict(
+        line.split(":", 1) for line in cli.log.splitlines() if line.startswith(("Dash", "Store", "App", "Work"))
+    )
+    assert said["Dashboard"].strip().startswith("http://127.0.0.1:")
+    assert said["Store"].strip() == "sqlite:///.penstock/penstock.db"
+    assert said["App"].strip() == "flow:app, workflows: bad, held, hello, stuck"
+    assert said["Worker"].strip() == "in this process"
+    assert "open to this machine alone, without a token" in cli.log
+    assert """penstock jobs submit hello --payload '"world"' --app flow:app\n""" in cli.log
+    up.send_signal(signal.SIGINT)
+    assert up.wait(30) == 130
+    assert "stopping: no job is started any more, running steps have 30 s to finish" in cli.log
+    assert "stopped: nothing is running here any more" in cli.log
+
+
+def test_without_an_app_it_serves_the_store_and_others_do_the_work(cli: Cli) -> None:
+    first = cli.submit("hello", "world")
+    app = cli.environ.pop("PENSTOCK_APP")
+    up = Up(cli)
+    assert (up.facts["app"], up.facts["worker"]) == (None, "none")
+    assert up.job(first)["status"] == "queued"
+    cli.start_worker("--app", app)
+    cli.until(lambda: up.job(first)["status"] == "completed", "the job")
+    plain = cli.start("up", "--port", "0")
+    cli.until(lambda: "no workflow is known here: name it with --app" in cli.log, "the introduction")
+    plain.send_signal(signal.SIGTERM)
+    assert plain.wait(30) == 0
+
+
+def test_a_port_that_is_taken_is_refused_with_the_way_out(cli: Cli) -> None:
+    with listen("127.0.0.1", 0) as other:
+        port = other.getsockname()[1]
+        told = cli("up", "--port", str(port), code=2).sentence
+    assert told == (
+        f"cannot listen on 127.0.0.1:{port}: another program listens there: stop it, or give another port; --port 0 "
+        "takes any that is free"
+    )
+    up = Up(cli)
+    port = int(up.url.rpartition(":")[2])
+    told = cli("up", "--port", str(port), code=2).sentence
+    assert told == (
+        f"cannot listen on 127.0.0.1:{port}: a Penstock service is there already: use {up.url}/, stop it, or give "
+        "another --port"
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (
+            ("--host", "0.0.0.0", "--port", "0"),
+            "0.0.0.0 can be reached from other machines, and there is no usable token",
+        ),
+        (("--workers", "2", "--no-worker"), "--no-worker and --workers exclude each other"),
+        (("--workers", "2", "--store", "memory://"), "memory:// is gone with its process"),
+        (("--app", "flow:nothing"), "app: 'flow' has no 'nothing'"),
+        (("--drain-wait", "soon"), "(from --drain-wait)"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(cli: Cli, args: tuple[str, ...], told: str) -> None:
+    assert told in cli("up", *args, code=2).sentence
+
+
+def test_workers_need_an_app(cli: Cli) -> None:
+    del cli.environ["PENSTOCK_APP"]
+    assert "workers need an app" in cli("up", "--workers", "1", code=2).sentence
+
+
+def test_the_first_signal_drains_and_requests_are_answered_meanwhile(cli: Cli) -> None:
+    up = Up(cli)
+    held = up.submit("held", "mark").json()["job"]["id"]
+    cli.until_file("mark")
+    up.ask_to_stop()
+    cli.until(lambda: up.ready == 503, "the service to drain")
+    answer = up.get(f"/api/v1/jobs/{held}")
+    assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+    late = up.submit("hello", "too late")
+    assert late.status_code == 201
+    cli.file("go").touch()
+    assert up.process.wait(30) == 0
+    assert cli.job(held)["status"] == "completed"
+    assert cli.job(late.json()["job"]["id"])["status"] == "queued"
+    assert cli.file("mark").read_text() == "started\n"
+
+
+def test_the_second_signal_hands_back_what_runs_at_once(cli: Cli) -> None:
+    up = Up(cli, "--grace", "1h")
+    held = up.submit("held", "mark").json()["job"]["id"]
+    cli.until_file("mark")
+    up.ask_to_stop()
+    cli.until(lambda: up.ready == 503, "the service to drain")
+    up.ask_to_stop()
+    assert up.process.wait(30) == 0
+    job = cli.job(held)
+    assert (job["status"], job["attempt"], job["worker"]) == ("queued", 0, None)
+
+
+def test_no_step_can_withstand_the_second_signal(cli: Cli) -> None:
+    """It blocks the very loop that would have to hear of it."""
+    source = cli.file("flow.py").read_text()
+    cli.file("flow.py").write_text(source.replace("    while not Path", "    time.sleep(600)\n    while not Path"))
+    up = Up(cli)
+    held = up.submit("held", "mark").json()["job"]["id"]
+    cli.until_file("mark")
+    up.ask_to_stop()
+    up.ask_to_stop()
+    assert up.process.wait(30) == 1
+    assert "this process ends without it, and its job is taken up again" in cli.log
+    cli.file("flow.py").write_text(source)
+    cli.file("go").touch()
+    again = Up(cli)
+    cli.until(lambda: again.job(held)["status"] == "completed", "the job to be taken up again")
+
+
+def test_it_answers_not_ready_for_as_long_as_a_load_balancer_needs(cli: Cli) -> None:
+    up = Up(cli, "--drain-wait", "1h")
+    up.ask_to_stop()
+    cli.until(lambda: up.ready == 503, "the service to drain")
+    assert up.get("/health/live").status_code == 200
+    assert "and requests are answered for 3600 s" in cli.log
+    up.ask_to_stop(signal.SIGINT)
+    assert up.process.wait(30) == 130
+
+
+def test_live_streams_end_with_the_service(cli: Cli) -> None:
+    up = Up(cli)
+    with httpx2.stream("GET", f"{up.url}/api/v1/events", timeout=PATIENCE) as stream:
+        assert stream.status_code == 200
+        parts = stream.iter_bytes()
+        next(parts)
+        up.ask_to_stop()
+        for _ in parts:
+            pass
+    assert up.process.wait(30) == 0
+
+
+def test_a_killed_worker_comes_back_while_the_service_answers(cli: Cli) -> None:
+    cli.environ["PENSTOCK_LEASE"] = "500ms"
+    up = Up(cli, "--workers", "1")
+    assert (up.facts["worker"], up.facts["processes"]) == ("processes", 1)
+    held = up.submit("held", "mark").json()["job"]["id"]
+    cli.until_file("mark")
+    (victim,) = up.workers
+    victim.kill()
+    statuses = []
+
+    def is_back() -> bool:
+        statuses.append(up.ready)
+        return [worker.pid for worker in up.workers] not in ([], [victim.pid])
+
+    cli.until(is_back, "another worker")
+    assert set(statuses) == {200}
+    cli.file("go").touch()
+    cli.until(lambda: up.job(held)["status"] == "completed", "the job")
+    assert cli.file("mark").read_text() == "started\n" * 2
+
+
+def test_a_worker_that_was_asked_to_end_comes_back_too(cli: Cli) -> None:
+    up = Up(cli, "--workers", "1")
+    cli.until(lambda: "is ready: workflows" in cli.log, "the worker")
+    (asked,) = up.workers
+    asked.terminate()
+    cli.until(lambda: [worker.pid for worker in up.workers] not in ([], [asked.pid]), "another worker")
+    assert up.ready == 200
+
+
+def test_workers_end_with_a_service_that_is_killed_and_the_next_one_goes_on(cli: Cli) -> None:
+    up = Up(cli, "--workers", "2", "--grace", "100ms")
+    held = up.submit("held", "mark").json()["job"]["id"]
+    cli.until_file("mark")
+    orphans = up.workers
+    assert len(orphans) == 2
+    up.kill()
+    _, alive = psutil.wait_procs(orphans, timeout=PATIENCE)
+    assert alive == []
+    cli.file("go").touch()
+    again = Up(cli, "--workers", "2")
+    cli.until(lambda: again.job(held)["status"] == "completed", "the job to be taken up again")
+    ours = again.workers
+    assert again.stop() == 0
+    assert not any(worker.is_running() for worker in ours)
+
+
+def test_a_stuck_worker_leaves_the_service_alone(cli: Cli) -> None:
+    up = Up(cli, "--workers", "1")
+    job_id = up.submit("stuck", "mark").json()["job"]["id"]
+    cli.until(lambda: up.job(job_id)["status"] == "completed", "the job")
+    assert "was stuck and ended itself; starting another in 0.0 s" in cli.log
+    assert up.ready == 200
+
+
+def test_restarts_lose_nothing_and_do_nothing_twice(cli: Cli) -> None:
+    """A client that submits all the while, and asks again where it got no answer."""
+    source = cli.file("flow.py").read_text()
+    cli.file("flow.py").write_text(
+        source.replace("app = Penstock", DONE_ONCE + "app = Penstock").replace("[hello", "[done, hello")
+    )
+    up = Up(cli)
+    port = int(up.url.rpartition(":")[2])
+    ending = threading.Event()
+    sent: list[str] = []
+    client = threading.Thread(target=_submit_on_and_on, args=(up.url, ending, sent))
+    client.start()
+    try:
+        for _ in range(2):
+            enough = len(sent) + 40
+            cli.until(lambda enough=enough: len(sent) >= enough, "the client")  # type: ignore[misc]
+            assert up.stop() == 0
+            up = Up(cli, "--port", str(port))
+        enough = len(sent) + 40
+        cli.until(lambda: len(sent) >= enough, "the client")
+    finally:
+        ending.set()
+        client.join(60)
+    cli.until(lambda: _statuses(up) == {"completed": len(sent)}, "all jobs")
+    assert sorted(cli.file("done").read_text().split()) == sorted(sent)
+
+
+DONE_ONCE = """
+done = Workflow("done")
+
+@done.step
+async def note(name: str, ctx: Context) -> str:
+    await asyncio.sleep(0.05)
+    with Path("done").open("a") as file:
+        file.write(name + "\\\\n")
+    return name
+
+""".replace("\\\\", "\\")
+
+
+def _submit_on_and_on(url: str, ending: threading.Event, sent: list[str]) -> None:
+    number = 0
+    with httpx2.Client(base_url=url, timeout=10) as client:
+        while not ending.is_set():
+            number += 1
+            name = f"job-{number}"
+            body = {"workflow": "done", "payload": name}
+            while True:
+                try:
+                    told = client.post("/api/v1/jobs", json=body, headers={"Idempotency-Key": name})
+                except httpx2.TransportError:
+                    ending.wait(0.01)
+                    continue
+                if told.status_code < 500:
+                    break
+            assert told.status_code in (200, 201), told.text
+            sent.append(name)
+
+
+def _statuses(up: Up) -> dict[str, int]:
+    counted: dict[str, int] = {}
+    cursor = None
+    while True:
+        told = up.get("/api/v1/jobs", limit=100, **({"cursor": cursor} if cursor else {})).json()
+        for job in told["jobs"] if "jobs" in told else told["items"]:
+            counted[job["status"]] = counted.get(job["status"], 0) + 1
+        cursor = told.get("next")
+        if cursor is None:
+            return counted
+
+
+def test_the_doctor_knows_whether_the_service_runs(cli: Cli) -> None:
+    up = Up(cli)
+    cli.environ["PENSTOCK_SERVICE__PORT"] = up.url.rpartition(":")[2]
+    assert _service_check(cli) == ("ok", f"{up.url} is ready")
+    assert up.stop() == 0
+    assert _service_check(cli) == ("ok", f"not running; `penstock up` would serve {up.url}")
+    with listen("127.0.0.1", int(cli.environ["PENSTOCK_SERVICE__PORT"])):
+        status, detail = _service_check(cli)
+    assert (status, detail.partition(" on ")[0]) == ("warn", "another program listens")
+
+
+def _service_check(cli: Cli) -> tuple[str, str]:
+    checks = {check["name"]: check for check in cli("doctor", "--json").json["checks"]}
+    return checks["service"]["status"], checks["service"]["detail"]
+
+
+async def _served(client: Any) -> Any:
+    """What `client(port)` answers, of a bare service in this process."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            while (await receive())["type"] != "lifespan.shutdown":
+                await send({"type": "lifespan.startup.complete"})
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    penstock = await Penstock(store="memory://").open(settings=Settings())
+    try:
+        service = Service(penstock=penstock, settings=Settings(), feed=LiveFeed(penstock))
+        with listen("127.0.0.1", 0) as listener:
+            running = Running(service, app, listener, Nobody())
+            await running.begin()
+            try:
+                return await asyncio.to_thread(client, listener.getsockname()[1])
+            finally:
+                await running.end()
+    finally:
+        await penstock.close()
+
+
+WHOLE = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+@pytest.mark.parametrize("sent", [(b"",), (WHOLE[:-2],), (WHOLE, WHOLE[:-2])])
+def test_a_client_that_never_finishes_its_request_is_sent_away(
+    monkeypatch: pytest.MonkeyPatch, sent: tuple[bytes, ...]
+) -> None:
+    monkeypatch.setattr(front, "HEADERS_WITHIN", 0.3)
+
+    def client(port: int) -> int:
+        answers = 0
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+            for part in sent:
+                connection.sendall(part)
+                if part == WHOLE:
+                    answers += connection.recv(4096).startswith(b"HTTP/1.1 204 ")
+            assert connection.recv(4096) == b""
+        return answers
+
+    assert asyncio.run(_served(client)) == sent.count(WHOLE)
+
+
+def test_a_head_that_is_too_large_is_refused() -> None:
+    def client(port: int) -> bytes:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nX-Much: " + b"x" * (LARGEST_HEAD + 1))
+            return connection.recv(4096)
+
+    assert asyncio.run(_served(client)).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    ("code", "lived", "failures", "verdict"),
+    [
+        (0, 1.0, 0, Verdict(FIRST_PAUSE)),
+        (0, 3600.0, 0, Verdict(0.0)),
+        (2, 3600.0, 0, Verdict(LONGEST_PAUSE)),
+        (EXIT_STUCK, 1.0, 5, Verdict(0.0)),
+        (-9, 1.0, 1, Verdict(2 * FIRST_PAUSE)),
+    ],
+)
+def test_the_service_always_wants_another_worker(code: int, lived: float, failures: int, verdict: Verdict) -> None:
+    assert judge(code, lived=lived, failures=failures, for_ever=True) == verdict
+
+
+def test_a_process_that_lived_well_makes_up_for_those_that_did_not() -> None:
+    place = Place(1)
+    assert place.begins(0.0) is True
+    assert place.ended(-9, 1.0, for_ever=True) == Verdict(FIRST_PAUSE)
+    assert place.begins(2.0) is False
+    assert place.ended(-9, 3.0, for_ever=True) == Verdict(2 * FIRST_PAUSE)
+    place.begins(4.0)
+    assert place.ended(-9, 1000.0, for_ever=True) == Verdict(0.0)
+    place.begins(1000.0)
+    assert place.ended(-9, 1001.0, for_ever=True) == Verdict(FIRST_PAUSE)
+
+
+def test_the_log_has_one_line_for_what_was_asked_and_no_query_string(cli: Cli) -> None:
+    up = Up(cli)
+    assert up.get("/api/v1/jobs", key="a-secret").status_code == 200
+    cli.until(lambda: "/api/v1/jobs" in cli.log.partition('"url"')[2].partition("\n")[2], "the line")
+    lines = [json.loads(line) for line in cli.log.splitlines() if "/api/v1/jobs 200" in line]
+    assert len(lines) == 1
+    assert "a-secret" not in cli.log
