@@ -24,7 +24,7 @@ venv: $(READY)
 $(READY): requirements.lock pyproject.toml
 	@scripts/make-venv
 
-demo: venv ## Run the examples in one live view (DEMO_EXIT=1 ends by itself with a summary)
+demo: venv ## Run the examples, and leave the dashboard up (DEMO_EXIT=1 ends by itself with a summary)
 	@.venv/bin/penstock demo
 
 test: setup ## Run the whole suite (PYTEST_ARGS="-k lock -x" narrows it)

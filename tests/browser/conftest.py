@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,10 +29,10 @@ def browser() -> Iterator[Browser]:
         pytest.skip(str(why))
 
 
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[Served]:
-    """A service that is open to this machine, with a worker in it."""
-    with served(tmp_path) as running:
+@pytest.fixture(scope="package")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A service that is open to this machine, with a worker in it. Tests share it: each has books of its own."""
+    with served(tmp_path_factory.mktemp("up")) as running:
         yield running
 
 
@@ -69,7 +68,7 @@ def picture(request: pytest.FixtureRequest) -> Callable[..., None]:
 
     def take(page: Page, name: str, **options: Any) -> None:
         PICTURES.mkdir(parents=True, exist_ok=True)
-        test = re.sub(r"\W+", "-", request.node.name).strip("-").removeprefix("test-")
+        test = re.sub(r"\W+", "-", request.node.name).strip("-").removeprefix("test_")
         page.screenshot(path=PICTURES / f"{test}--{name}.png", **options)
 
     return take

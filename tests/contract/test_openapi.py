@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ from tests.support.house import in_a_loop
 
 OPERATIONS = {
     "adoptCall", "cancelCall", "cancelJob", "deleteBudget", "deleteSchedule", "discardCall", "getBatch", "getCall",
-    "getCosts", "getCounts", "getJob", "getJobLogs", "getJobTimeline", "getLive", "getReady", "getWorkflow", "listAudit",
-    "listBatchMembers", "listBatches", "listBudgets", "listCalls", "listDeadLetters", "listJobs", "listLocks",
-    "listSchedules", "listTokens", "listWorkers", "listWorkflows", "openBatch", "pauseJob", "putBudget", "putSchedule",
-    "resubmitCall", "resumeJob", "retryBatch", "retryDeadLetters", "retryJob", "sealBatch", "streamEvents", "submitJob",
-    "submitJobs",
+    "getCosts", "getCounts", "getJob", "getJobLogs", "getJobTimeline", "getLive", "getReady", "getWorkflow",
+    "listAudit", "listBatchMembers", "listBatches", "listBudgets", "listCalls", "listDeadLetters", "listJobs",
+    "listLocks", "listSchedules", "listTokens", "listWorkers", "listWorkflows", "openBatch", "pauseJob",
+    "putBudget", "putSchedule", "resubmitCall", "resumeJob", "retryBatch", "retryDeadLetters", "retryJob",
+    "sealBatch", "streamEvents", "submitJob", "submitJobs",
 }  # fmt: skip
 
 
@@ -120,3 +121,18 @@ def test_the_document_is_served(tmp_path: Path) -> None:
             assert (await client.get("/openapi.json")).json() == api.document.document
 
     check()
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
+
+
+def test_the_reference_names_every_route_and_every_problem(document: Document) -> None:
+    page = PAGE.read_text()
+    named = set(re.findall(r"^\| `([A-Z]+ /\S+)`", page, re.MULTILINE))
+    there = {
+        f"{method.upper()} {path}" for name, (method, path, _) in document.operations().items() if name in OPERATIONS
+    }
+    assert named == there
+    problems = set(re.findall(r"^\| (\d{3}) \| `/problems/([a-z-]+)`", page, re.MULTILINE))
+    more = {("422", "idempotency-key-reused"), ("429", "queue-full"), ("503", "outcome-unknown")}
+    assert problems == {(str(status), slug) for status, (slug, _) in TITLES.items()} | more

@@ -423,6 +423,8 @@ BROKEN_RULES = {
         "SELECT scope FROM budgets WHERE scope LIKE 'job:%'"
         " AND spent <> (SELECT coalesce(sum(cost), 0) FROM calls WHERE 'job:' || job = scope)"
     ),
+    "an answer was not kept": "SELECT key FROM answers WHERE answer IS NULL",
+    "a change has no job": "SELECT id FROM history WHERE job NOT IN (SELECT id FROM jobs)",
     "a tick was counted twice": "SELECT job FROM history WHERE move > 0 GROUP BY job, move HAVING count(*) > 1",
 }
 

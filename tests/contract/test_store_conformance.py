@@ -30,7 +30,6 @@ from penstock.store.protocol import (
     Landed,
     Learn,
     LockFilter,
-    LockFilter,
     LockRow,
     SetBudget,
     Submit,
@@ -121,7 +120,7 @@ def test_sequences_reach_every_operation_done_and_refused() -> None:
     wanted |= {("OpenBatch", "done"), ("OpenBatch", "InvalidRequest"), ("SetLimits", "done"), ("SetSchedule", "done")}
     wanted |= {("Fire", "done"), ("Fire", "nothing"), ("Fire", "Conflict")}
     wanted |= {(k, v) for k in ("RemoveSchedule", "Beat", "Leave", "HandBack", "Tidy") for v in ("done", "nothing")}
-    wanted |= _wanted_of_calls()
+    wanted |= _wanted_of_calls() | _wanted_of_records()
     assert wanted <= coverage.seen.keys(), f"never seen: {sorted(wanted - coverage.seen.keys())}"
 
 
@@ -143,6 +142,23 @@ def _wanted_of_calls() -> set[tuple[str, str]]:
         (f"budget of a {kind}", how) for kind in ("tenant", "job", "batch") for how in ("set", "changed", "removed")
     }
     return wanted
+
+
+def _wanted_of_records() -> set[tuple[str, str]]:
+    wanted = {(kind, "done") for kind in ("Record", "TouchToken", "AddMeters", "SetCursor", "PutSession")}
+    wanted |= {("Announce", verdict) for verdict in ("done", "nothing", "NotFound")}
+    wanted |= {("PutToken", "done"), ("PutToken", "Conflict"), ("RevokeToken", "done"), ("RevokeToken", "NotFound")}
+    wanted |= {("DropSession", "done"), ("DropSession", "nothing")}
+    done = ("Control pause", "Control retry", "Seal", "SetLimits", "SetSchedule", "RemoveSchedule", "SetBudget")
+    wanted |= {(f"Asked {kind}", "done") for kind in (*done, "PutToken", "RevokeToken", "PutSession", "DropSession")}
+    wanted |= {("Asked Control pause", "Conflict"), ("Asked PutToken", "Conflict"), ("Asked Learn adopt", "submitted")}
+    wanted |= {(f"Asked {kind}", v) for kind in ("Submit", "RetryBatch") for v in ("done", "Conflict", "NotFound")}
+    for kind in ("Submit", "OpenBatch", "RetryBatch"):
+        wanted |= {(f"{kind} once, done, and again", "done"), (f"Asked {kind}", "done")}
+    for kind in ("Submit", "OpenBatch"):
+        wanted |= {(f"Asked {kind}", "KeyReused"), (f"{kind} once, done, and replayed", "done")}
+    wanted |= {("Submit once, refused, and again", "done"), ("Submit once, refused, and again", "refused")}
+    return wanted | {("once", "forgotten, and done anew")}
 
 
 class ForgetsResources(MemoryStore):
@@ -241,7 +257,7 @@ class SendsTwice(MemoryStore):
 )  # fmt: skip
 def test_a_store_that_is_wrong_about_calls_is_found_out(wrong: type[MemoryStore]) -> None:
     async def differ() -> None:
-        for seed in range(100):
+        for seed in range(400):
             clock = ManualClock()
             await compare(MemoryStore(clock), wrong(clock), clock=clock, seed=seed, length=LENGTH)
 

@@ -518,6 +518,14 @@ async def test_too_many_failed_logins_from_one_address_are_refused_unseen(tmp_pa
 
 
 @in_a_loop
+async def test_trying_at_the_same_time_does_not_get_round_the_limit(tmp_path: Path) -> None:
+    async with serving(tmp_path, logins_a_minute=3) as house:
+        tries = [house.client().post(LOGIN, data={"token": new_secret()}) for _ in range(20)]
+        codes = [answer.status_code for answer in await asyncio.gather(*tries)]
+        assert (codes.count(401), codes.count(429)) == (3, 17)
+
+
+@in_a_loop
 async def test_good_logins_are_not_counted(tmp_path: Path) -> None:
     async with serving(tmp_path, logins_a_minute=2) as house:
         secret = await house.token()
@@ -640,6 +648,23 @@ def routes_of(router: Any) -> Iterator[APIRoute]:
 
 def is_guarded(dependant: Any) -> bool:
     return dependant.call is identified or any(is_guarded(one) for one in dependant.dependencies)
+
+
+@in_a_loop
+async def test_the_dashboard_is_entered_with_a_token_and_left_again(tmp_path: Path) -> None:
+    async with serving(tmp_path) as house:
+        house.app = create_app(house.app.state.service)
+        browser = house.client(**HTML)
+        assert (await browser.get("/ui/jobs?status=failed")).headers["location"].startswith("/ui/login?next=")
+        assert "Log in" in (await browser.get(LOGIN)).text
+        secret = await house.token("ada", "operate")
+        answer = await browser.post(LOGIN, data={"token": secret, "next": "/ui/jobs?status=failed"})
+        page = await browser.get(answer.headers["location"])
+        assert page.status_code == 200
+        assert "ada" in page.text
+        (csrf,) = set(re.findall(r'name="csrf" value="([^"]+)"', page.text))
+        assert (await browser.post("/ui/logout", data={"csrf": csrf})).status_code == 303
+        assert (await browser.get("/ui/jobs")).status_code == 303
 
 
 @in_a_loop

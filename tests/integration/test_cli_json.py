@@ -9,22 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from jsonschema import Draft202012Validator
 
 from penstock.engine.call import STATES
 from tests.support.cli import Cli
+from tests.support.receiver import Receiver
 from tests.support.schemas import SCHEMAS, keeps
 from tests.support.shop import ShopCli, opened_shop
+from tests.support.up import Up
 
-PARTS = {"job", "job-summary", "event", "call", "call-summary", "budget", "token"}
+PARTS = {"job", "job-summary", "event", "call", "call-summary", "budget", "token", "webhook"}
 """What other schemas refer to."""
 
 OF_JOBS = {
-    "init", "migrate", "doctor", "demo", "log-line",
+    "init", "migrate", "doctor", "demo", "up", "log-line",
     "jobs-submit", "jobs-control", "jobs-list", "jobs-show", "jobs-wait",
 }  # fmt: skip
 OF_CALLS = {"calls-list", "calls-show", "calls-decide", "costs", "costs-budget-list", "costs-budget-change"}
 OF_ACCESS = {"tokens-create", "tokens-list", "tokens-revoke", "audit"}
+OF_WEBHOOKS = {"webhooks-list", "webhooks-test"}
 OF_GEMINI = {"gemini-serve", "gemini-status", "gemini-stop", "gemini-journal", "gemini-faults"}
 
 
@@ -70,10 +74,19 @@ def test_what_is_said_about_jobs(cli: Cli) -> None:
     check("jobs-control", "jobs", "cancel", first)
     check("doctor", "doctor")
     check("migrate", "migrate")
-    check("demo", "demo")
+    check("demo", "demo", "--exit")
     assert cli.start("worker", "--json", "--stop-when-idle", "100ms").wait(30) == 0
     for line in cli.log.splitlines():
         check.keeps("log-line", json.loads(line))
+    before = len(cli.log)
+    up = Up(cli)
+    check.keeps("up", up.facts)
+    assert up.get("/api/v1/jobs").status_code == 200
+    assert up.stop() == 0
+    for line in cli.log[before:].splitlines():
+        told = json.loads(line)
+        if told != up.facts:
+            check.keeps("log-line", told)
     assert check.kept == OF_JOBS
 
 
@@ -110,6 +123,22 @@ def test_what_is_said_about_access(cli: Cli) -> None:
     assert check.kept == OF_ACCESS
 
 
+def test_what_is_said_about_webhooks(cli: Cli) -> None:
+    check = Checked(cli)
+    with Receiver(204, 500) as receiver:
+        addresses = {"ops": receiver.url, "old": "http://127.0.0.1:1/"}
+        hooks = {name: {"url": url, "secret": "x" * 16} for name, url in addresses.items()}
+        cli.file("penstock.yaml").write_text(yaml.safe_dump({"webhooks": hooks}))
+        assert len(check("webhooks-list", "webhooks", "list")["webhooks"]) == 2
+        assert check("webhooks-test", "webhooks", "test", "ops")["status"] == 204
+        assert check("webhooks-test", "webhooks", "test", "ops", code=1)["status"] == 500
+        assert check("webhooks-test", "webhooks", "test", "old", code=1)["status"] is None
+        for said in (cli("webhooks", "list"), cli("webhooks", "test", "ops"), cli("webhooks", "test", "none", code=2)):
+            assert "a-path-nobody-may-see" not in said.out + said.err
+    assert {got.headers["Penstock-Event"] for got in receiver.received} == {"webhook.test"}
+    assert check.kept == OF_WEBHOOKS
+
+
 def test_what_is_said_about_the_local_gemini(cli: Cli) -> None:
     check = Checked(cli)
     check("gemini-status", "gemini", "status", code=1)
@@ -125,7 +154,7 @@ def test_what_is_said_about_the_local_gemini(cli: Cli) -> None:
 
 
 def test_every_schema_is_kept_by_some_output() -> None:
-    assert set(SCHEMAS) == OF_JOBS | OF_CALLS | OF_ACCESS | OF_GEMINI | PARTS
+    assert set(SCHEMAS) == OF_JOBS | OF_CALLS | OF_ACCESS | OF_WEBHOOKS | OF_GEMINI | PARTS
 
 
 def test_schemas_are_sound() -> None:

@@ -26,10 +26,8 @@ async def submitted(client: httpx2.AsyncClient, workflow: str = "notes", **more:
 @in_a_loop
 async def test_a_job_is_submitted_run_and_shown(tmp_path: Path) -> None:
     async with serving(tmp_path) as api, api.client() as client:
-        answer = await client.post(
-            JOBS,
-            json={"workflow": "notes", "payload": {"n": 1}, "key": "k", "priority": 70, "queue": "default", "budget": 2},
-        )
+        asked = {"workflow": "notes", "payload": {"n": 1}, "key": "k", "priority": 70, "queue": "default", "budget": 2}
+        answer = await client.post(JOBS, json=asked)
         assert answer.status_code == 201
         keeps("jobs-submit", answer.json())
         job = answer.json()["job"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, UploadFile
 
 from penstock.engine.errors import CommitUnknown, StoreFull, StoreReadOnly, StoreUnavailable
 from penstock.service.api.limits import UploadRoute
@@ -92,7 +92,8 @@ async def test_a_body_must_say_that_it_is_json(tmp_path: Path) -> None:
     async with serving(tmp_path) as api, api.client() as client:
         body = b'{"workflow":"notes"}'
         for kind in ("text/plain", "application/x-www-form-urlencoded", "application/jsonx", "application/xml"):
-            problem(await client.post(JOBS, content=body, headers={"Content-Type": kind}), 415, "unsupported-media-type")
+            answer = await client.post(JOBS, content=body, headers={"Content-Type": kind})
+            problem(answer, 415, "unsupported-media-type")
         fine = {"Content-Type": "Application/JSON; charset=utf-8"}
         assert (await client.post(JOBS, content=body, headers=fine)).status_code == 201
 
@@ -129,6 +130,30 @@ async def test_a_route_for_uploads_takes_more(tmp_path: Path) -> None:
             assert (await client.post("/uploads", content=pieces(500, 8))).json() == {"bytes": 4000}
             problem(await client.post("/uploads", content=pieces(500, 11)), 413, "body-too-large")
             problem(await client.post("/uploads", content=b" " * 6000), 413, "body-too-large")
+
+
+@in_a_loop
+async def test_nobody_uploads_without_a_token(tmp_path: Path) -> None:
+    async with serving(tmp_path, open_access=False) as api:
+        uploads = APIRouter(route_class=UploadRoute)
+
+        @uploads.post("/uploads")
+        async def upload(file: UploadFile) -> dict[str, int | None]:
+            return {"bytes": file.size}
+
+        api.app.include_router(uploads)
+        read = 0
+
+        async def counted() -> AsyncIterator[bytes]:
+            nonlocal read
+            async for piece in pieces(1000, 1000):
+                read += 1
+                yield piece
+
+        async with api.client() as client:
+            form = {"Content-Type": "multipart/form-data; boundary=x"}
+            problem(await client.post("/uploads", content=counted(), headers=form), 401, "unauthorized")
+            assert read == 0
 
 
 async def broken(api: Api, error: Exception) -> None:

@@ -419,7 +419,7 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, ..
 def test_the_documentation_lists_every_metric_with_its_labels(exposed: dict[str, tuple[str, ...]]) -> None:
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     listed = {}
-    for name, _, labels in re.findall(r"^\| `(penstock_\w+)` \| (\w+) \| ([^|]*) \|", page, re.MULTILINE):
+    for name, _, labels in re.findall(r"^\| `(penstock_\w+)` \| (\w+) \|([^|]*)\|", page, re.MULTILINE):
         listed[name] = tuple(sorted(re.findall(r"`(\w+)`", labels)))
     assert listed == exposed
 

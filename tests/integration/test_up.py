@@ -77,12 +77,12 @@ def test_without_an_app_it_serves_the_store_and_others_do_the_work(cli: Cli) -> 
     up = Up(cli)
     assert (up.facts["app"], up.facts["worker"]) == (None, "none")
     assert up.job(first)["status"] == "queued"
+    refused = up.submit("hello", "you")
+    assert (refused.status_code, refused.headers["content-type"]) == (404, "application/problem+json")
     cli.start_worker("--app", app)
     cli.until(lambda: up.job(first)["status"] == "completed", "the job")
-    plain = cli.start("up", "--port", "0")
-    cli.until(lambda: "no workflow is known here: name it with --app" in cli.log, "the introduction")
-    plain.send_signal(signal.SIGTERM)
-    assert plain.wait(30) == 0
+    assert "no workflow is known here: name it with --app" in cli.log
+    assert up.stop() == 0
 
 
 def test_a_port_that_is_taken_is_refused_with_the_way_out(cli: Cli) -> None:
@@ -160,9 +160,13 @@ def test_no_step_can_withstand_the_second_signal(cli: Cli) -> None:
     up = Up(cli)
     held = up.submit("held", "mark").json()["job"]["id"]
     cli.until_file("mark")
-    up.ask_to_stop()
-    up.ask_to_stop()
-    assert up.process.wait(30) == 1
+
+    def is_gone() -> bool:
+        up.ask_to_stop()
+        return up.process.poll() is not None
+
+    cli.until(is_gone, "the process to end")
+    assert up.process.returncode == 1
     assert "this process ends without it, and its job is taken up again" in cli.log
     cli.file("flow.py").write_text(source)
     cli.file("go").touch()
@@ -208,6 +212,7 @@ def test_a_killed_worker_comes_back_while_the_service_answers(cli: Cli) -> None:
 
     cli.until(is_back, "another worker")
     assert set(statuses) == {200}
+    assert 'penstock_fleet_processes{state="wanted"} 1.0' in up.get("/metrics").text
     cli.file("go").touch()
     cli.until(lambda: up.job(held)["status"] == "completed", "the job")
     assert cli.file("mark").read_text() == "started\n" * 2

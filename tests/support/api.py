@@ -84,7 +84,7 @@ class Document:
         request = answer.request
         found = next((path for pattern, path in self._paths if pattern.match(request.url.path)), None)
         operation = self._closed["paths"].get(found, {}).get(request.method.lower())
-        if operation is None or answer.status_code >= 500 and answer.status_code != 503:
+        if operation is None or (answer.status_code >= 500 and answer.status_code != 503):
             return
         where = f"{request.method} {found} {answer.status_code}"
         told = operation["responses"].get(str(answer.status_code))

@@ -153,8 +153,8 @@ class Cli:
         path = self.folder / "log"
         return path.read_text() if path.exists() else ""
 
-    def until(self, condition: Callable[[], object], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE
+    def until(self, condition: Callable[[], object], what: str, *, patience: float = PATIENCE) -> None:
+        deadline = time.monotonic() + patience
         while not condition():
             assert time.monotonic() < deadline, f"waited in vain for {what}:\n{self.log}"
             time.sleep(0.02)

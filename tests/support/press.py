@@ -1,5 +1,6 @@
 """A small app for the dashboard's tests. What its steps do is told by files in the working folder, so that a test holds
-them in its hand: `pages` says how many pages of a book are printed by now, `mended` that the bindery works again."""
+them in its hand: `pages of TITLE` says how many pages of a book are printed by now, `needle for TITLE` that the bindery
+can bind it."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ books = Workflow("books", payload=Book)
 async def print_pages(book: Book, ctx: Context) -> dict[str, Any] | Again:
     """One tick for as long as nobody asks for a pause or a cancel."""
     ctx.log.info("printing %s", book.title)
-    while (done := min(printed(), book.pages)) < book.pages:
+    while (done := min(printed(book.title), book.pages)) < book.pages:
         ctx.progress(done, book.pages, "pages")
         if ctx.halted:
             return Again(book)
@@ -39,9 +40,9 @@ async def pulp(book: Book, ctx: Context) -> None:
     ctx.log.info("pulping %s", book.title)
 
 
-def printed() -> int:
+def printed(title: str) -> int:
     try:
-        return int(Path("pages").read_text())
+        return int(Path(f"pages of {title}").read_text())
     except (FileNotFoundError, ValueError):
         return 0
 
@@ -51,7 +52,7 @@ bindery = Workflow("bindery", retry=Retry(attempts=1))
 
 @bindery.step
 async def bind(title: str, ctx: Context) -> str:
-    if not Path("mended").exists():
+    if not Path(f"needle for {title}").exists():
         raise Permanent(f"the needle broke while binding {title}")
     return f"{title}, bound"
 

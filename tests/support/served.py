@@ -91,12 +91,17 @@ class Served:
     def submit(self, workflow: str, payload: Any, **more: Any) -> str:
         """A new job, by the API; its id."""
         answer = self.post("/api/v1/jobs", {"workflow": workflow, "payload": payload, **more})
-        job_id: str = answer["id"] if "id" in answer else answer["job"]["id"]
+        job_id: str = answer["job"]["id"]
         return job_id
 
     def job(self, job_id: str) -> dict[str, Any]:
-        answer: dict[str, Any] = self.get(f"/api/v1/jobs/{job_id}")
-        return answer.get("job", answer)
+        job: dict[str, Any] = self.get(f"/api/v1/jobs/{job_id}")
+        return job
+
+    def items(self, path: str) -> list[dict[str, Any]]:
+        """The first page of a list of the API."""
+        items: list[dict[str, Any]] = self.get(f"/api/v1/{path}")["items"]
+        return items
 
     def until_job(self, job_id: str, *statuses: str) -> dict[str, Any]:
         self.until(lambda: self.job(job_id)["status"] in statuses, f"job {job_id} to be {' or '.join(statuses)}")
@@ -141,10 +146,17 @@ class Served:
 
 @contextmanager
 def served(
-    folder: Path, *arguments: str, environ: Mapping[str, str] | None = None, app: str = "tests.support.press:app"
+    folder: Path,
+    *arguments: str,
+    guarded: bool = False,
+    environ: Mapping[str, str] | None = None,
+    app: str = "tests.support.press:app",
 ) -> Iterator[Served]:
-    up = Served(folder, *arguments, app=app, **(environ or {}))
+    """With `guarded`, everybody needs a token, and what the test itself asks is asked with one that may do all."""
+    up = Served(folder, *arguments, *(("--host", "0.0.0.0") if guarded else ()), app=app, **(environ or {}))
     try:
+        if guarded:
+            up.token = up.run("tokens", "create", "root", "--scope", "admin")["secret"]
         up.start()
         yield up
     finally:

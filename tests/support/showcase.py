@@ -46,8 +46,8 @@ class Studio:
 
     submit_timeout = 5.0
     listing_margin = 0.0
-    poll_every = 0.02
-    poll_at_most = 2.0
+    poll_every = 2.0
+    poll_at_most = 20.0
     overdue_after = 3600.0
 
     def __init__(self, name: str, guarantee: Guarantee) -> None:
@@ -104,6 +104,7 @@ digest = Workflow("digest", payload=dict[str, Any])
 @documents.step
 async def fingerprint(document: Document, ctx: Context) -> Document:
     ctx.log.info("%s has %d pages", document.name, document.pages)
+    await asyncio.sleep(document.pages / 3000)
     ctx.count(pages=document.pages)
     return document
 
@@ -120,6 +121,7 @@ async def extract(document: Document, ctx: Context) -> Document | Again:
         return Again(document, until=call)
     if not call.ok:
         raise Permanent(f"the batch is {call.state}: {call.error}")
+    await asyncio.sleep(document.pages / 2000)
     ctx.log.info("%d rows came back, $%.4f", call.result["rows"], call.cost / 1e6)
     return document
 
@@ -142,6 +144,7 @@ async def describe(document: Document, ctx: Context) -> dict[str, Any]:
     """Some go on until somebody stops them."""
     if document.fate == "broken":
         raise Permanent("the image has 0 × 0 pixels")
+    await asyncio.sleep(document.pages / 1500)
     for frame in range(1, document.pages * 3):
         if document.fate != "slow" or ctx.halted:
             break
@@ -166,7 +169,9 @@ async def write(what: dict[str, Any], ctx: Context) -> str:
     return f"digest of {what['day']}"
 
 
-def make_app(clock: SystemClock | None = None, *, limits: dict[str, int] | None = None) -> Penstock:
+def make_app(
+    clock: SystemClock | None = None, *, limits: dict[str, int] | None = None, lease: float | None = None
+) -> Penstock:
     remotes = [Studio("gemini.batch", "findable"), Studio("gemini.embed", "repeatable")]
     return Penstock(
         workflows=[documents, captions, ingestion, digest], remotes=remotes, clock=clock,
@@ -178,21 +183,28 @@ app = make_app()
 
 
 class Past(SystemClock):
-    """So many seconds ago."""
+    """So many seconds ago, and faster than now, so that what is over in a moment seems to have taken its time."""
 
-    def __init__(self, ago: float) -> None:
+    def __init__(self, ago: float, speed: float) -> None:
+        self._began = time.time()
         self._ago = ago
+        self._speed = speed
 
     def now(self) -> float:
-        return time.time() - self._ago
+        return self._began - self._ago + (time.time() - self._began) * self._speed
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / self._speed)
 
 
-async def at(home: Path, ago: float, work: Callable[[Penstock], Awaitable[Any]], *, leaves: int = 0) -> None:
+async def at(
+    home: Path, ago: float, work: Callable[[Penstock], Awaitable[Any]], *, speed: float = 100, leaves: int = 0
+) -> None:
     """Do something as it was so long ago, and let a worker finish it, but for so many jobs that wait."""
-    past = make_app(Past(ago), limits={})
+    past = make_app(Past(ago, speed), limits={}, lease=1e6)
     await past.open(settings=Settings(home=home))
     try:
-        async with past.worker(grace=5.0):
+        async with past.worker(grace=500.0):
             await work(past)
             async with asyncio.timeout(60):
                 while sum(n for (_, s), n in (await past.counts()).items() if s in BUSY) > leaves:
@@ -204,31 +216,44 @@ async def at(home: Path, ago: float, work: Callable[[Penstock], Awaitable[Any]],
 async def fill(home: Path, *, days: int, minutes: int, seed: int = 7) -> None:
     """A past of so many days, and of every second one of the last minutes."""
     rng = random.Random(seed)
+    numbers = iter(range(100, 100_000))
 
     def some(count: int) -> list[Document]:
         return [
-            Document(name=f"{rng.choice(TITLES)}-{rng.randint(100, 999)}", pages=rng.randint(4, 60),
-                     language=rng.choice(("en", "en", "en", "de", "fr")))
+            Document(
+                name=f"{rng.choice(TITLES)}-{next(numbers)}",
+                pages=rng.randint(4, 60),
+                language=rng.choice(("en", "en", "en", "de", "fr")),
+            )
             for _ in range(count)
-        ]  # fmt: skip
+        ]
+
+    async def submit(past: Penstock, flow: Workflow, found: list[Document], tenant: str = "default") -> None:
+        await past.submit_many(flow, found, keys=[document.name for document in found], tenant=tenant)
 
     async def a_day(past: Penstock) -> None:
         for flow, most in ((documents, 14), (captions, 20), (ingestion, 5)):
-            found = some(rng.randint(most // 2, most))
-            await past.submit_many(flow, found, tenant=rng.choice(("acme", "default", "default", "globex")))
+            tenant = rng.choice(("acme", "default", "default", "globex"))
+            await submit(past, flow, some(rng.randint(most // 2, most)), tenant)
 
     async def a_minute(past: Penstock) -> None:
-        found = some(rng.randint(3, 16))
+        found = some(rng.randint(2, 14))
         if rng.random() < 0.3:
             found[0].fate = "broken"
-        await past.submit_many(captions, found)
+        await submit(past, captions, found)
+        await submit(past, documents, some(rng.randint(1, 2)), rng.choice(("acme", "default")))
 
+    async def budgets(past: Penstock) -> None:
+        for scope, dollars in (("tenant:acme", 12.0), ("tenant:globex", 6.5), ("tenant:default", 40.0)):
+            await past.set_budget(scope, dollars)
+
+    await at(home, (days + 1) * 86_400, budgets)
     for day in range(days, 0, -1):
         await at(home, day * 86_400 + rng.randint(0, 20_000), a_day)
-    for minute in range(minutes, 1, -2):
-        await at(home, minute * 60, a_minute)
     await at(home, 1500, went_wrong)
     await at(home, 600, in_doubt, leaves=1)
+    for minute in range(minutes, 2, -2):
+        await at(home, minute * 60, a_minute, speed=40, leaves=1)
     await now(home)
 
 
@@ -269,10 +294,8 @@ async def now(home: Path) -> None:
     await present.open(settings=Settings(home=home))
     await present.schedule("digest", "0 6 * * *", digest, {"day": "today"}, timezone="Europe/Berlin")
     await present.schedule("nightly-crawl", "30 2 * * 1-5", ingestion, Document(name="intranet"))
-    for scope, dollars in (("tenant:acme", 12.0), ("tenant:globex", 1.5), ("tenant:default", 40.0)):
-        await present.set_budget(scope, dollars)
-    batch = await present.open_batch(key="archive-boxes-1-20", limit=2)
-    frames = [Document(name=f"box-{n:02}", pages=10 + n, fate="slow") for n in range(20)]
+    batch = await present.open_batch(key="archive-boxes-1-7", limit=2)
+    frames = [Document(name=f"box-{n:02}", pages=10 + n, fate="slow") for n in range(7)]
     await present.submit_many(captions, frames, keys=[frame.name for frame in frames], batch=batch.id)
     await present.submit(captions, Document(name="launch-film", pages=240, fate="slow"), key="launch-film",
                          priority=Priority(base=80))  # fmt: skip

@@ -51,6 +51,20 @@ def test_lists_and_limits_as_the_environment_writes_them(tmp_path: Path) -> None
     assert settings.limits == {"workflow:pages": 4, "tenant:*": 2}
 
 
+def test_webhooks_as_the_environment_writes_them(tmp_path: Path) -> None:
+    environ = {"PENSTOCK_WEBHOOKS": '{"pager": {"url": "https://example.com", "secret": "sixteen characters"}}'}
+    assert load(cwd=tmp_path, environ=environ).webhooks["pager"].url == "https://example.com"
+
+
+@pytest.mark.parametrize(
+    "told", ["hush-hush", '{"pager": {"secret": "hush-hush"}}', '{"a": {"url": "http://b", "secret": "hush-hush"}}']
+)
+def test_a_wrong_webhook_shows_no_secret(tmp_path: Path, told: str) -> None:
+    with pytest.raises(InvalidConfiguration, match="^webhooks") as refused:
+        load(cwd=tmp_path, environ={"PENSTOCK_WEBHOOKS": told})
+    assert "hush" not in str(refused.value)
+
+
 def test_another_file_can_be_named(tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text("concurrency: 7\n")
     assert load("other.yaml", cwd=tmp_path, environ={}).concurrency == 7

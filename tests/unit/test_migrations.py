@@ -18,10 +18,23 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from penstock.engine.call import Fact, Hold, NewCall
 from penstock.engine.errors import SchemaMismatch
+from penstock.engine.model import Event, NewJob
 from penstock.engine.outcome import Move
 from penstock.store import migrations
 from penstock.store.migrations.render import HERE, config, render
-from penstock.store.protocol import Beat, Budget, Claim, Commit, Intend, Learn, SetBudget
+from penstock.store.protocol import (
+    Announce,
+    Beat,
+    Budget,
+    Claim,
+    Commit,
+    Control,
+    Intend,
+    Learn,
+    SetBudget,
+    Submit,
+    Tidy,
+)
 from penstock.store.schema import metadata
 from penstock.store.sql.postgres import PostgresStore
 from penstock.store.sql.sqlite import SqliteStore
@@ -170,6 +183,81 @@ def test_a_postgres_database_with_jobs_is_upgraded_when_asked(postgres_url: str)
         await store.open()
         try:
             await _calls_work(store)
+        finally:
+            await store.close()
+
+    asyncio.run(go())
+
+
+BEFORE_THE_SERVICE = "0002"
+TOLD = ("job", "at", "kind", "step", "status", "epoch", "move", "attempt", "took", "worker", "note")
+OLD_LINES = [
+    ("old", 1.0, "next", "one", "running", 1, 1, 1, 0.25, "w", None),
+    ("gone", 2.0, "done", "one", "completed", 1, 1, 1, None, None, None),
+    ("old", 3.0, "pause", "two", "paused", 0, 0, 0, None, "ann", "lunch \U0001f35c; 'later'"),
+    ("old", 4.0, "resume", "two", "queued", 0, 0, 0, None, None, None),
+]
+
+
+async def _history_goes_on(store: SqliteStore | PostgresStore, numbers: list[int]) -> None:
+    """Every line is there under its number; the next ones are larger, also when the last have been dropped."""
+    lines = await store.changes(0)
+    kept = [line for line in OLD_LINES if line[0] == "old"]
+    assert [line.id for line in lines] == numbers
+    assert [line.event for line in lines] == [Event(*line) for line in kept] == await store.history("old")
+    [paused, told] = (await store.apply([Control("old", "pause"), Announce("old", "sla breached")])).answers
+    assert paused.status == "paused" and told is True
+    newer = await store.changes(numbers[-1])
+    assert [line.event.kind for line in newer] == ["pause", "sla breached"]
+    await store.apply([Control("old", "cancel"), Submit((NewJob("new", "draw", "one", "[]", "d"),))])
+    last = await store.last_change()
+    assert last > newer[-1].id
+    await store.apply([Tidy(keep_completed=0.0)])
+    assert await store.job("old") is None and await store.last_change() == 0
+    await store.apply([Control("new", "pause")])
+    [line] = await store.changes(last)
+    assert line.event.job == "new"
+
+
+def test_a_sqlite_file_with_history_keeps_its_lines_and_their_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(render("sqlite", to=BEFORE_THE_SERVICE))
+        database.execute(INSERT.format(", ".join("?" * len(A_JOB))), tuple(A_JOB.values()))
+        marks = ", ".join("?" * len(TOLD))
+        database.executemany(f"INSERT INTO history ({', '.join(TOLD)}) VALUES ({marks})", OLD_LINES)
+        database.execute("DELETE FROM history WHERE job = 'gone'")
+        database.commit()
+
+    async def go() -> None:
+        store = SqliteStore(path)
+        await store.open()
+        try:
+            await _history_goes_on(store, [1, 3, 4])
+        finally:
+            await store.close()
+
+    asyncio.run(go())
+    with closing(sqlite3.connect(path)) as database:
+        assert [row[0] for row in database.execute("PRAGMA integrity_check")] == ["ok"]
+        assert database.execute("SELECT name FROM sqlite_master WHERE name LIKE 'old_%'").fetchall() == []
+
+
+def test_a_postgres_database_with_history_keeps_its_lines_and_their_numbers(postgres_url: str) -> None:
+    async def go() -> None:
+        old = await asyncpg.connect(postgres_url)
+        await old.execute(render("postgresql", to=BEFORE_THE_SERVICE))
+        places = ", ".join(f"${n}" for n in range(1, len(A_JOB) + 1))
+        await old.execute(INSERT.format(places), *A_JOB.values())
+        marks = ", ".join(f"${n}" for n in range(1, len(TOLD) + 1))
+        await old.executemany(f"INSERT INTO history ({', '.join(TOLD)}) VALUES ({marks})", OLD_LINES)
+        await old.execute("DELETE FROM history WHERE job = 'gone'")
+        await old.close()
+        store = PostgresStore(postgres_url)
+        assert await store.migrate()
+        await store.open()
+        try:
+            await _history_goes_on(store, [1, 3, 4])
         finally:
             await store.close()
 

@@ -116,8 +116,8 @@ class Press:
     keeps_files = False
     submit_timeout = 0.5
     listing_margin = 0.0
-    poll_every = 1.0
-    poll_at_most = 2.0
+    poll_every = 0.2
+    poll_at_most = 0.4
     overdue_after = 3600.0
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class Press:
         return Found((), complete=False)
 
     async def poll(self, order: Order, provider_id: str) -> Polled:
-        sheets = 300 if "long" in order.key else 5
+        sheets = 3000 if "long" in order.key else 5
         done = self._printed[provider_id] = min(self._printed.get(provider_id, 0) + 1, sheets)
         return Polled(state="running" if done < sheets else "succeeded", done=done, total=sheets)
 

@@ -26,6 +26,7 @@ app: flow:app                     # module:object, where the workflows are
 # retention:                      # how long jobs that have ended are kept; never: for ever
 #   completed_days: 30
 #   failed_days: 90
+#   audit_days: 365               # who did what
 
 # limits:                         # the most at once
 #   workflow:hello: 10
@@ -75,6 +76,25 @@ app: flow:app                     # module:object, where the workflows are
 
 # pool:                           # processes that parse foreign files
 #   workers: 2
+
+# service:                        # what `penstock up` serves
+#   host: 127.0.0.1               # any other address needs tokens: penstock tokens create
+#   port: 8800
+#   public_url:                   # behind a proxy: https://penstock.example.com
+#   trusted_proxies:              # their addresses: who is told to have asked is believed from them alone
+#   queue_limit: 100000           # jobs that wait; with more, submits are answered 429
+#   body_limit: 4194304           # bytes of a request
+#   upload_limit: 1073741824      # bytes of an uploaded file
+#   session: 12h                  # how long a browser stays logged in
+#   logins_a_minute: 10           # from one address
+#   drain_wait: 0s                # when it stops: how long it still answers, and says that it is not ready
+
+# webhooks: {}                    # addresses that are told of events, signed with a secret:
+#                                 #   name: {url: https://example.com/hook, secret: at least 16 characters}
+
+# otel:                           # traces, by OTLP over HTTP
+#   endpoint:                     # http://localhost:4318
+#   service_name: penstock
 """
 
 FLOW = '''\

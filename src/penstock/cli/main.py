@@ -33,6 +33,7 @@ COMMANDS = {
     "costs": "penstock.cli.costs",
     "tokens": "penstock.cli.tokens",
     "audit": "penstock.cli.audit",
+    "webhooks": "penstock.cli.webhooks",
     "worker": "penstock.cli.worker",
     "gemini": "penstock.cli.gemini",
     "doctor": "penstock.cli.doctor",

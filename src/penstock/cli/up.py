@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import click
@@ -66,23 +67,30 @@ def up(
 
     def greet(facts: Facts) -> None:
         call.out.data(facts.told)
-        _introduce(call.out, facts)
+        if settings.log.format == "json":
+            logging.getLogger("penstock.service").info("ready; %s", "; ".join(map(": ".join, _told(facts).items())))
+        else:
+            _introduce(call.out, facts)
         if show:
             click.launch(facts.url)
 
     return run(settings, Wanted(orders=told, processes=workers, nobody=no_worker), greet)
 
 
+def _told(facts: Facts) -> dict[str, str]:
+    needed = "with a token, which `penstock tokens create NAME` makes"
+    return {
+        "Dashboard": f"{facts.url}/",
+        "API": f"{facts.url}/api/v1/, described by {facts.url}/openapi.json",
+        "Store": facts.store,
+        "App": facts.app_told,
+        "Worker": facts.worker_told,
+        "Access": "open to this machine alone, without a token" if facts.open_access else needed,
+    }
+
+
 def _introduce(out: Output, facts: Facts) -> None:
-    lines = {"Dashboard": f"{facts.url}/", "API": f"{facts.url}/api/v1/ (described by {facts.url}/openapi.json)"}
-    lines["Store"] = facts.store
-    lines["App"] = facts.app_told
-    lines["Worker"] = facts.worker_told
-    lines["Access"] = (
-        "open to this machine alone, without a token"
-        if facts.open_access
-        else "with a token: `penstock tokens create NAME`"
-    )
+    lines = _told(facts)
     width = max(map(len, lines)) + 1
     out.tell("\n".join(f"{name + ':':<{width}} {text}" for name, text in lines.items()))
     if facts.first_job is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -47,6 +48,16 @@ def _limits(value: Any) -> Any:
             raise ValueError(f"must be NAME=NUMBER, with commas between several, not {part!r}")
         written[name] = int(most)
     return written
+
+
+def _object(value: Any) -> Any:
+    """JSON, as the environment writes what has parts of its own."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        raise ValueError("must be JSON, such as {\"name\": {\"url\": …, \"secret\": …}}") from None
 
 
 Seconds = Annotated[float, BeforeValidator(seconds)]
@@ -173,7 +184,7 @@ class Settings(_Group):
     local_gemini: LocalGeminiSettings = LocalGeminiSettings()
     pool: PoolSettings = PoolSettings()
     service: ServiceSettings = ServiceSettings()
-    webhooks: dict[str, WebhookSettings] = Field(default_factory=dict)
+    webhooks: Annotated[dict[str, WebhookSettings], BeforeValidator(_object)] = Field(default_factory=dict)
     otel: OtelSettings = OtelSettings()
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)

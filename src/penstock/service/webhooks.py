@@ -23,6 +23,7 @@ from penstock.engine.errors import Permanent, RateLimited, Transient
 from penstock.engine.retry import Retry
 from penstock.engine.workflow import Workflow
 from penstock.service.notices import WEBHOOK_WORKFLOW, Notice
+from penstock.times import utc
 
 if TYPE_CHECKING:
     from penstock.config.settings import WebhookSettings
@@ -74,6 +75,13 @@ def delivery_id(webhook: str, notice: Notice) -> str:
     return f"{webhook}:{notice.id}"
 
 
+def trial(webhook: str, now: float) -> Delivery:
+    """For trying an address out: it tells of no job."""
+    trial_id = f"test.{int(now)}"
+    about = {"id": trial_id, "event": "webhook.test", "at": utc(now), "job": None, "note": None}
+    return Delivery(webhook=webhook, id=f"{webhook}:{trial_id}", event="webhook.test", about=about)
+
+
 def signature(secret: str, body: bytes, at: int) -> str:
     """`t=…,v1=…`: the time belongs to what is signed, so that a receiver can refuse what was recorded long ago."""
     signed = hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
@@ -92,7 +100,13 @@ class Sender:
         return webhook in self._hooks
 
     async def send(self, delivery: Delivery, *, now: float) -> int:
-        """Answers the status of the response. Its body is not read: nothing of it would be used."""
+        """Answers the status of the response, or raises what is to be done about it."""
+        response = await self.post(delivery, now=now)
+        _judge(delivery.webhook, response, now)
+        return response.status_code
+
+    async def post(self, delivery: Delivery, *, now: float) -> httpx2.Response:
+        """One signed request. The body of the response is not read: nothing of it would be used."""
         hook = self._hooks[delivery.webhook]
         body = to_json(self._body(delivery))
         headers = {
@@ -105,8 +119,7 @@ class Sender:
         ours = _sending.set(True)
         try:
             async with self._http().stream("POST", hook.url, content=body, headers=headers) as response:
-                _judge(delivery.webhook, response, now)
-                return response.status_code
+                return response
         except httpx2.InvalidURL:
             raise Permanent(f"webhook {delivery.webhook!r}: its address is not valid") from None
         except httpx2.TransportError as error:

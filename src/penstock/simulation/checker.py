@@ -15,11 +15,14 @@ from pydantic_core import from_json
 from penstock.engine.model import FINAL, Event, JobRow
 from penstock.simulation import rules
 from penstock.simulation.call_checker import ABOUT_CALLS, CallChecker
+from penstock.simulation.record_checker import RecordChecker
 from penstock.simulation.rules import Occupancy, Seen
 from penstock.simulation.view import View
 from penstock.simulation.world import World
 from penstock.store.protocol import (
+    AddMeters,
     Applied,
+    Asked,
     Beat,
     Claim,
     Claimed,
@@ -34,9 +37,10 @@ from penstock.store.protocol import (
     RetryBatch,
     Seal,
     SetLimits,
+    unwrapped,
 )  # fmt: skip
 
-_QUIET = frozenset({Beat, Note})
+_QUIET = frozenset({AddMeters, Beat, Note})
 _ABOUT_BATCHES = frozenset({OpenBatch, RetryBatch, Seal})
 _columns = attrgetter(*Seen._fields)
 
@@ -60,6 +64,7 @@ class Checker:
         self._inside: dict[tuple[str, str], str] = {}
         self.transactions = 0
         self.calls = CallChecker(world, view)
+        self.records = RecordChecker(world, view)
 
     @property
     def unfinished(self) -> dict[str, Seen]:
@@ -73,6 +78,7 @@ class Checker:
     def after(self, who: str, ops: Sequence[Op], applied: Applied, *, replay: bool) -> None:
         """Called when a transaction was made."""
         self.transactions += 1
+        asked_for, ops = ops, [unwrapped(op) for op in ops]
         kinds = {type(op) for op in ops}
         self._world.note(who, "applies" if not replay else "applies again", *(_told(op) for op in ops))
         if kinds <= _QUIET:
@@ -95,6 +101,8 @@ class Checker:
         if self._world.providers and kinds & ABOUT_CALLS:
             earlier = {row.id: before for before, row in changed}
             self.calls.after(ops, applied.answers, lambda job: earlier.get(job, self._live.get(job)))
+        if any(type(op) is Asked for op in asked_for):
+            self.records.after(asked_for, applied.answers, replay=replay)
 
     def _changed(self) -> list[tuple[Seen | None, JobRow]]:
         found: list[tuple[Seen | None, JobRow]] = []
@@ -293,6 +301,7 @@ class Checker:
             if batch.sealed is not None and batch.finished is None:
                 self._world.fail("batches", f"batch {batch.id} is sealed, all jobs are over, and it has not ended")
         self.calls.at_the_end()
+        self.records.at_the_end()
 
 
 def _told(op: Op) -> str:

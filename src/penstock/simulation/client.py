@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any
 
 from penstock.app import FollowUp, Penstock
-from penstock.engine.errors import PenstockError
+from penstock.engine.errors import PenstockError, StoreError
 from penstock.engine.priority import Priority
 from penstock.simulation.sample import Errand, chain, fan_out, gather, guarded, part_of, saver
 from penstock.simulation.world import World
+from penstock.store.protocol import Once
 
 TENANTS = ("default", "default", "north", "south")
 
@@ -44,6 +47,37 @@ class Client:
         self._open: list[str] = []
         self._schedules: list[str] = []
         self._count = 0
+        self._dice = random.Random(world.seed)
+        self._unheard: list[asyncio.Task[object]] = []
+
+    async def _ask(self, request: Callable[..., Coroutine[Any, Any, object]]) -> object:
+        """Some requests somebody answers for. Some of those have a key: they are asked again until an answer arrives,
+        while the tries before may still be on their way."""
+        dice, chance = self._dice, self._dice.random()
+        if chance < 0.5:
+            return await self._try(request())
+        actor = self._actor()
+        if chance < 0.7:
+            return await self._try(request(actor=actor))
+        once = Once("client", actor, "digest")
+        while True:
+            asked = asyncio.create_task(request(actor=actor, once=once))
+            if dice.random() < 0.3:
+                asked.add_done_callback(_heard)
+                self._unheard.append(asked)
+                await asyncio.wait([asked], timeout=dice.random() * 0.2)
+                continue
+            try:
+                return await asked
+            except StoreError as away:
+                self._world.note("client", "asks again:", type(away).__name__)
+                await asyncio.sleep(dice.random() * 3)
+            except PenstockError as refused:
+                self._world.note("client", "was refused:", type(refused).__name__)
+                return None
+
+    def _actor(self) -> str:
+        return self._world.checker.records.new_actor()
 
     async def _try(self, request: Awaitable[object]) -> object:
         """A refusal or a store that is away is no error of the client."""
@@ -90,13 +124,12 @@ class Client:
         key = f"k{rng.randint(1, 6)}" if rng.random() < 0.4 else None
         lock = f"lock{rng.randint(1, 2)}"
         n = rng.randint(1, 6) if key is None else 4
-        submitted = await self._try(
-            self._app.submit(
-                workflow, Errand(n, lock=lock if key is None else "lock1"), key=key, tenant=rng.choice(TENANTS),
-                again=rng.random() < 0.3, after=rng.choice([0.0, 0.0, 1.5]), priority=self._priority(),
-            )
+        errand = Errand(n, lock=lock if key is None else "lock1")
+        submit = partial(
+            self._app.submit, workflow, errand, key=key, tenant=rng.choice(TENANTS), again=rng.random() < 0.3,
+            after=rng.choice([0.0, 0.0, 1.5]), priority=self._priority(),
         )  # fmt: skip
-        self._remember(submitted)
+        self._remember(await self._ask(submit))
 
     async def _submit_batch(self) -> None:
         """Either a job fans out into the batch and seals it, or the client does so itself, member by member."""
@@ -104,8 +137,9 @@ class Client:
         self._count += 1
         tenant = rng.choice(TENANTS)
         then = FollowUp(workflow=gather, payload=Errand(0)) if rng.random() < 0.8 else None
-        batch = await self._try(
-            self._app.open_batch(key=f"b{self._count}", tenant=tenant, limit=rng.choice([None, 1, 2]), then=then)
+        limit = rng.choice([None, 1, 2])
+        batch = await self._ask(
+            partial(self._app.open_batch, key=f"b{self._count}", tenant=tenant, limit=limit, then=then)
         )
         if batch is None:
             return
@@ -123,11 +157,8 @@ class Client:
             await self._try(self._app.seal_batch(batch_id))
 
     async def _submit_parts(self) -> None:
-        many = await self._try(
-            self._app.submit_many(
-                part_of, [Errand(n) for n in range(self._rng.randint(1, 3))], priority=self._priority()
-            )
-        )
+        errands = [Errand(n) for n in range(self._rng.randint(1, 3))]
+        many = await self._ask(partial(self._app.submit_many, part_of, errands, priority=self._priority()))
         for submitted in many if isinstance(many, list) else []:
             self._remember(submitted)
 
@@ -141,26 +172,28 @@ class Client:
 
     async def pause(self) -> None:
         if job := self._some_job():
-            await self._try(self._app.pause(job, reason="simulated", actor="client"))
+            await self._try(self._app.pause(job, reason="simulated", actor=self._actor()))
 
     async def resume(self) -> None:
         if job := self._some_job():
-            await self._try(self._app.resume(job, actor="client"))
+            await self._try(self._app.resume(job, actor=self._actor()))
 
     async def cancel(self) -> None:
         if job := self._some_job():
-            await self._try(self._app.cancel(job, actor="client"))
+            await self._try(self._app.cancel(job, actor=self._actor()))
 
     async def retry(self) -> None:
         if self._open and self._rng.random() < 0.5:
-            batch = await self._try(self._app.retry_batch(self._rng.choice(self._open)))
+            batch = await self._ask(partial(self._app.retry_batch, self._rng.choice(self._open)))
             if batch is not None:
                 self._open.append(batch.id)  # type: ignore[attr-defined]
         elif job := self._some_job():
-            await self._try(self._app.retry(job, actor="client"))
+            await self._try(self._app.retry(job, actor=self._actor()))
 
     async def wind_up(self) -> None:
         """Nothing is left open that would never end by itself."""
+        if self._unheard:
+            await asyncio.wait(self._unheard)
         for name in self._schedules:
             while True:
                 try:
@@ -173,3 +206,9 @@ class Client:
                 if await self._try(self._app.seal_batch(batch)) is not None:
                     break
                 await asyncio.sleep(1.0)
+
+
+def _heard(asked: asyncio.Task[object]) -> None:
+    """Nobody waits for its answer, and nobody minds its error."""
+    if not asked.cancelled():
+        asked.exception()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -45,6 +46,10 @@ class View(Protocol):
         """A job's history but for its first `since` lines."""
         ...
 
+    def audited(self) -> Counter[str]:
+        """Actor → how many entries of the audit log are theirs."""
+        ...
+
     def tallies(self, since: int) -> Sequence[Tally]: ...
 
     def tally_row(self, job: str, number: int, name: str, amount: int) -> Any:
@@ -74,6 +79,9 @@ class MemoryView:
 
     def events(self, job: str, since: int) -> Sequence[Event]:
         return self._store.events[job][since:]
+
+    def audited(self) -> Counter[str]:
+        return Counter(row.actor for row in self._store.audit_rows.values())
 
     def tallies(self, since: int) -> Sequence[Tally]:
         return self._store.written[since:]
@@ -136,6 +144,9 @@ class SqliteView:
 
     def events(self, job: str, since: int) -> Sequence[Event]:
         return [Event(*values) for values in self._ask(_EVENTS, job, since)]
+
+    def audited(self) -> Counter[str]:
+        return Counter(dict(self._ask("SELECT actor, count(*) FROM audit GROUP BY actor")))
 
     def tallies(self, since: int) -> Sequence[Tally]:
         found = self._ask("SELECT job, number, name, amount FROM simulated_tallies LIMIT -1 OFFSET ?", since)

@@ -174,7 +174,7 @@ async def _compare_changes(feeds: tuple[Feed, Feed], group: Group, where: str) -
     theirs, ours = [await feed.new() for feed in feeds]
     if theirs != ours:
         missing, surplus = (list((Counter(a) - Counter(b)).elements()) for a, b in ((theirs, ours), (ours, theirs)))
-        raise AssertionError(f"{where}: after {_shown(group)}\nchanges() lacks {missing}\nand has beside them {surplus}")
+        raise AssertionError(f"{where}: after {_shown(group)}\nchanges() lacks {missing}\nand has too much {surplus}")
 
 
 async def random_operations(reference: Store, clock: ManualClock, *, seed: int, length: int) -> AsyncIterator[Group]:
@@ -259,6 +259,7 @@ class _Operations:
         self._last: Group | None = None
         self._sent: list[Move] = []
         self._batch_ids: list[str] = []
+        self._soon: list[Callable[[], Op]] = []
         self._in_group: Counter[str] = Counter()
         self._jobs: list[JobRow] = []
         # What a worker knows of a job it holds: the row as it was when it got it, which others may have changed since.
@@ -281,6 +282,8 @@ class _Operations:
         makers, weights = zip(*_MAKERS, strict=True)
         size = self._rng.choice((1, 1, 1, 2, 3, 5, 8))
         ops = [self._asked(make(self)) for make in self._rng.choices(makers, weights, k=size)]
+        if self._soon and self._maybe(0.5):
+            ops.append(self._soon.pop(0)())
         if self._long_after:
             ops.append(self.tidy())
         self._last = Group(tuple(ops))
@@ -578,6 +581,15 @@ class _Operations:
             self._batch_ids.append(asked.op.new_id)
         return asked
 
+    def ask_too_early(self) -> Op:
+        """Refused; then possible, and asked again."""
+        batch_id = self._id()
+        self._batch_ids.append(batch_id)
+        new = replace(self._new_job(keyed=0.0), batch=batch_id)
+        asked = self.records.once(Submit((new,)), self._clock.now())
+        self._soon += [lambda: OpenBatch(batch_id, new.tenant, batch_id), lambda: self.records.anew(asked)]
+        return asked
+
     def beside_jobs(self) -> Op:
         """What concerns no job."""
         records, now = self.records, self._clock.now()
@@ -616,5 +628,6 @@ _MAKERS: tuple[tuple[Callable[[_Operations], Op], int], ...] = (
     (_Operations.take_calls, 3),
     (_Operations.set_budget, 3),
     (_Operations.ask_again, 5),
+    (_Operations.ask_too_early, 1),
     (_Operations.beside_jobs, 12),
 )

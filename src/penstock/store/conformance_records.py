@@ -89,15 +89,18 @@ class RecordOperations:
 
     def asked(self, op: Op, now: float) -> Op:
         """Some of what people can ask for, somebody answers for; some of that has a key."""
-        if not isinstance(op, Askable) or not self._maybe(0.4):
+        if not isinstance(op, Askable) or not self._maybe(0.9 if isinstance(op, RetryBatch) else 0.4):
             return op
-        once = None
         if isinstance(op, Submit | OpenBatch | RetryBatch) and self._maybe(0.6):
-            once = Once(self._rng.choice(_SCOPES), self._key(), f"digest {self._id()}")
+            return self.once(op, now)
+        return Asked(op, self._entry() if self._maybe(0.9) else None)
+
+    def once(self, op: Askable, now: float) -> Asked:
+        """A request with a key."""
+        once = Once(self._rng.choice(_SCOPES), self._key(), f"digest {self._id()}")
         asked = Asked(op, self._entry() if self._maybe(0.9) else None, once)
-        if once is not None:
-            self._requests.append(asked)
-            self._seldom.append(now + ANSWERS_KEPT)
+        self._requests.append(asked)
+        self._seldom.append(now + ANSWERS_KEPT)
         return asked
 
     def _key(self) -> str:
@@ -108,14 +111,22 @@ class RecordOperations:
         """A request whose client got no answer, or has changed its mind. None where there was none."""
         if not self._requests:
             return None
-        recent = self._requests[-6:] if self._maybe(0.8) else self._requests
-        first = self._rng.choice(recent)
-        assert first.once is not None
-        once = replace(first.once, digest="another") if self._maybe(0.15) else first.once
-        return Asked(self._anew(first.op), None if first.audit is None else self._entry(), once)
+        refused = [request for request in self._requests if self._was_refused(request)]
+        of_batches = [r for r in self._requests if isinstance(r.op, RetryBatch)]
+        recent = self._requests[-6:]
+        first = self._rng.choice(self._rng.choice((recent, recent, self._requests, refused, of_batches)) or recent)
+        return self.anew(first, digest="another" if self._maybe(0.15) else None)
 
-    def _anew(self, op: Askable) -> Askable:
-        """The same request with the ids of another try."""
+    def anew(self, first: Asked, *, digest: str | None = None) -> Asked:
+        """The same request with the ids of another try; with a digest, another one under its key."""
+        assert first.once is not None
+        once = first.once if digest is None else replace(first.once, digest=digest)
+        return Asked(self._with_new_ids(first.op), None if first.audit is None else self._entry(), once)
+
+    def _was_refused(self, asked: Asked) -> bool:
+        return asked.once is not None and self._answered.get((asked.once.scope, asked.once.key), ("",))[0] == "refused"
+
+    def _with_new_ids(self, op: Askable) -> Askable:
         if isinstance(op, Submit):
             return Submit(tuple(replace(new, id=self._id()) for new in op.jobs))
         if isinstance(op, OpenBatch):
@@ -132,7 +143,9 @@ class RecordOperations:
             key = (op.once.scope, op.once.key)
             before = self._answered.get(key)
             now = "refused" if isinstance(answer, BaseException) else "done"
-            if before is not None:
+            if before is not None and before[0] == "done" and not replay and _done_anew(op.op, answer):
+                self.met["once", "forgotten, and done anew"] += 1
+            elif before is not None:
                 what = "replayed" if replay else "again" if before[1] == op.once.digest else "with another digest"
                 self.met[f"{type(op.op).__name__} once, {before[0]}, and {what}", now] += 1
             if before is None or before[0] == "refused":
@@ -197,7 +210,9 @@ class RecordOperations:
         """What a step said."""
         if not self._maybe(0.25):
             return ()
-        return tuple((self._rng.randint(0, 9) / 4, "info", f"line {self._id()}") for _ in range(self._rng.choice((1, 3))))
+        return tuple(
+            (self._rng.randint(0, 9) / 4, "info", f"line {self._id()}") for _ in range(self._rng.choice((1, 3)))
+        )
 
     def questions(self, jobs: Sequence[str], batches: Sequence[str]) -> dict[str, Callable[[Store], Any]]:
         """What is asked of both stores after a group, by name."""
@@ -246,6 +261,15 @@ class RecordOperations:
 
     def _one_or_none(self, options: Sequence[Any]) -> Any:
         return self._rng.choice(options) if options and self._maybe(0.3) else None
+
+
+def _done_anew(op: Askable, answer: Any) -> bool:
+    """Whether a request that was asked again has its own ids for an answer."""
+    return (
+        isinstance(op, Submit)
+        and isinstance(answer, list)
+        and {new.id for new in op.jobs} >= {a.job_id for a in answer}
+    )
 
 
 class Feed:

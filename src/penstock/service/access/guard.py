@@ -53,6 +53,11 @@ async def identified(
         await request.close()
 
 
+async def still_known(request: Request) -> Principal | None:
+    """Who asks, looked up anew: for an answer that goes on for long."""
+    return await _who(access_of(request), request)
+
+
 async def _who(access: Access, request: Request) -> Principal | None:
     address = address_of(request)
     if (header := request.headers.get("authorization")) is not None:

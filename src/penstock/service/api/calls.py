@@ -46,9 +46,7 @@ async def list_calls(
     service: Serving,
     tenant: shapes.OfTenant = None,
     job: shapes.OfJob = None,
-    remote: Annotated[
-        str | None, Query(pattern=r"^[A-Za-z0-9_.@:+-]{1,120}$", description="Only of this remote.")
-    ] = None,
+    remote: Annotated[str | None, Query(pattern=shapes.NAME, description="Only of this remote.")] = None,
     state: Annotated[list[State], Query(description="Only these; may be repeated.")] = [],  # noqa: B006
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,

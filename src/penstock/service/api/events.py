@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
 from penstock.engine.errors import InvalidRequest, StoreError
-from penstock.service.access.guard import Reader, identified
+from penstock.service.access.guard import Reader, still_known
 from penstock.service.access.principal import Principal
 from penstock.service.api import shapes
 from penstock.service.api.batches import batch_seen
@@ -140,9 +140,9 @@ def _json(data: dict[str, Any]) -> bytes:
 async def _still_welcome(request: Request, principal: Principal) -> bool:
     """Whether the token or session that opened the stream is good still."""
     try:
-        now = await identified(request, None, None)
+        now = await still_known(request)
     except HTTPException:
         return False
     except StoreError:
         return True
-    return now.may("read") and now.tenant == principal.tenant
+    return now is not None and now.may("read") and now.tenant == principal.tenant

@@ -1,4 +1,4 @@
-"""Examples in the OpenAPI document: every body and every answer has one, made from its schema where nobody wrote one."""
+"""Examples in the OpenAPI document: every body and answer has one, made from its schema where nobody wrote one."""
 
 from __future__ import annotations
 

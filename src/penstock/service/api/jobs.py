@@ -55,9 +55,7 @@ async def list_jobs(
     status: Statuses = [],  # noqa: B006
     key: shapes.OfKey = None,
     batch: shapes.OfBatch = None,
-    parent: Annotated[
-        str | None, Query(pattern=r"^[0-9A-Za-z_-]{1,64}$", description="Only those that this job started.")
-    ] = None,
+    parent: Annotated[str | None, Query(pattern=shapes.ID, description="Only those that this job started.")] = None,
     dead: Annotated[bool, Query(description="Only dead letters: failed, and their key has not run again.")] = False,
     include: Annotated[Literal["payload"] | None, Query(description="`payload`: with payload and result.")] = None,
     limit: Limit = DEFAULT_LIMIT,

@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from penstock.service.access.guard import still_known
 from penstock.service.api.problems import Problem, problem_of
 from penstock.service.state import Service, service_of
 
@@ -79,12 +80,16 @@ def _announced(scope: Scope) -> int:
 
 
 class UploadRoute(APIRoute):
-    """A route that takes bodies up to `service.upload_limit`: `APIRouter(route_class=UploadRoute)`."""
+    """A route that takes bodies up to `service.upload_limit`: `APIRouter(route_class=UploadRoute)`. Who asks is looked
+    at before the body is read, which the framework does before it runs any guard."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
         async def widely(request: Request) -> Response:
+            if await still_known(request) is None:
+                challenge = {"WWW-Authenticate": 'Bearer realm="penstock"'}
+                raise Problem(401, "this needs a token, in the header `Authorization: Bearer …`", headers=challenge)
             allowance = request.scope.get(_SCOPE_KEY)
             if isinstance(allowance, Allowance):
                 allowance.most = service_of(request).settings.service.upload_limit

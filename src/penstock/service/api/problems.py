@@ -44,7 +44,6 @@ TITLES: dict[int, tuple[str, str]] = {
     403: ("forbidden", "Not allowed"),
     404: ("not-found", "There is no such thing"),
     405: ("method-not-allowed", "This method is not offered here"),
-    406: ("not-acceptable", "That form is not offered here"),
     409: ("conflict", "Its state does not allow that"),
     413: ("body-too-large", "The body is too large"),
     415: ("unsupported-media-type", "The body must be JSON"),
@@ -197,11 +196,14 @@ def _methods_at(request: Request) -> list[str]:
 def install_problems(app: FastAPI) -> None:
     """Answer every error of this app with a problem, and say so in its OpenAPI document."""
     from penstock.service.api.document import complete
+    from penstock.service.dashboard.rendering import refusal_page
 
     async def answer(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException) and error.status_code < 400:
             return Response(status_code=error.status_code, headers=error.headers)
-        return (_unrouted(request, error) or problem_of(error)).response(request.url.path)
+        problem = _unrouted(request, error) or problem_of(error)
+        page = refusal_page(request, problem.status, problem.detail, problem.headers)
+        return page or problem.response(request.url.path)
 
     for kind in (Problem, InvalidRequest, StoreError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, answer)

@@ -14,8 +14,8 @@ from penstock.engine.identity import storable
 from penstock.engine.model import Status
 
 EXAMPLE_ID = "01k3x9q8w7e6r5t4y3z2"
-_ID = r"^[0-9A-Za-z_-]{1,64}$"
-_NAME = r"^[A-Za-z0-9_.@:+-]{1,120}$"
+ID = r"^[0-9A-Za-z_-]{1,64}$"
+NAME = r"^[A-Za-z0-9_.@:+-]{1,120}$"
 
 
 def _storable(text: str) -> str:
@@ -28,21 +28,21 @@ def storable_or_none(text: str | None) -> str | None:
     return text if text is None else _storable(text)
 
 
-JobId = Annotated[str, Path(pattern=_ID, description="The job's id.", examples=[EXAMPLE_ID])]
-BatchId = Annotated[str, Path(pattern=_ID, description="The batch's id.", examples=[EXAMPLE_ID])]
-CallId = Annotated[str, Path(pattern=_ID, description="The call's id.", examples=["9f86d081884c7d659a2feaa0c5"])]
+JobId = Annotated[str, Path(pattern=ID, description="The job's id.", examples=[EXAMPLE_ID])]
+BatchId = Annotated[str, Path(pattern=ID, description="The batch's id.", examples=[EXAMPLE_ID])]
+CallId = Annotated[str, Path(pattern=ID, description="The call's id.", examples=["9f86d081884c7d659a2feaa0c5"])]
 
 OfTenant = Annotated[
     str | None,
     Query(
         alias="tenant",
-        pattern=_NAME,
+        pattern=NAME,
         description="Only what belongs to this tenant. A token that is bound to a tenant may name only its own.",
     ),
 ]
-OfWorkflow = Annotated[str | None, Query(alias="workflow", pattern=_NAME, description="Only of this workflow.")]
-OfJob = Annotated[str | None, Query(alias="job", pattern=_ID, description="Only of this job.")]
-OfBatch = Annotated[str | None, Query(alias="batch", pattern=_ID, description="Only members of this batch.")]
+OfWorkflow = Annotated[str | None, Query(alias="workflow", pattern=NAME, description="Only of this workflow.")]
+OfJob = Annotated[str | None, Query(alias="job", pattern=ID, description="Only of this job.")]
+OfBatch = Annotated[str | None, Query(alias="batch", pattern=ID, description="Only members of this batch.")]
 OfKey = Annotated[
     str | None,
     Query(alias="key", min_length=1, max_length=500, description="Only with this key."),
@@ -52,8 +52,8 @@ OfKey = Annotated[
 Moment = Annotated[
     str, Field(json_schema_extra={"format": "date-time"}, description="UTC.", examples=["2026-03-01T13:05:09.123Z"])
 ]
-Name = Annotated[str, Field(pattern=_NAME)]
-Id = Annotated[str, Field(pattern=_ID)]
+Name = Annotated[str, Field(pattern=NAME)]
+Id = Annotated[str, Field(pattern=ID)]
 Key = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_storable)]
 Words = Annotated[str, Field(max_length=1000), AfterValidator(_storable)]
 Next = Annotated[str | None, Field(description="The `cursor` of the next page; null on the last.")]

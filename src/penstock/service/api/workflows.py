@@ -38,7 +38,7 @@ async def list_workflows(principal: Reader, service: Serving) -> Response:
     responses=problems(404, path="/api/v1/workflows/pages"),
 )
 async def get_workflow(
-    name: Annotated[str, Path(pattern=r"^[A-Za-z0-9_.@:+-]{1,120}$", examples=["pages"])],
+    name: Annotated[str, Path(pattern=shapes.NAME, examples=["pages"], description="The workflow's name.")],
     principal: Reader,
     service: Serving,
 ) -> Response:

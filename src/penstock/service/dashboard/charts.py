@@ -16,6 +16,10 @@ _STEPS = (
 )  # fmt: skip
 
 
+_SHORT = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
+_REACHES = (60, 300, 900, 3600, 21_600, 86_400, 259_200, 604_800, 2_592_000, 7_776_000)
+
+
 @dataclass(slots=True, frozen=True)
 class Tick:
     """A mark on a time axis. `moment` is written by the browser in its own zone."""
@@ -31,13 +35,30 @@ class Axis:
 
     start: float
     end: float
+    zero: float = 0.0
+    """What short times are counted from."""
 
     @classmethod
     def around(cls, moments: Sequence[float], now: float) -> Axis:
         """From the first to the last of them, with room so that nothing sticks to the edge."""
         first, last = (min(moments), max(moments)) if moments else (now - 60, now)
-        room = max((last - first) * 0.02, 0.05)
-        return cls(first - room, last + room)
+        room = max((last - first) * 0.02, 0.002)
+        return cls(first - room, last + room, first)
+
+    @classmethod
+    def with_most_of(cls, spans: Sequence[tuple[float, float]], now: float) -> Axis:
+        """The shortest usual length of time, back from the last of them, in which most of them began: one that is days
+        older does not make dots of all the others."""
+        if not spans:
+            return cls.around((), now)
+        last = max(end for _, end in spans)
+        begun = sorted((last - start for start, _ in spans))
+        reach = begun[min(int(len(begun) * 0.7), len(begun) - 1)]
+        if begun[-1] <= reach * 3:
+            reach = begun[-1]
+        span = next((span for span in _REACHES if span >= reach), reach)
+        room = span * 0.02
+        return cls(last - min(span, begun[-1] * 1.02 + 1), last + room, last)
 
     @property
     def span(self) -> float:
@@ -53,8 +74,9 @@ class Axis:
         return percent(max(self.at(end) - self.at(start), 0.0))
 
     def ticks(self, most: int = 6) -> list[Tick]:
-        if self.span < 1:
-            return [self._since(self.start + self.span * n / 4) for n in range(1, 4)]
+        if self.span < 60:
+            step = next(step for step in _SHORT if self.span / step <= most)
+            return [self._since(self.zero + step * n, step) for n in range(most + 1) if self.zero + step * n < self.end]
         step = next((step for step in _STEPS if self.span / step <= most), 2_592_000 * math.ceil(self.span / 1.5e7))
         first = math.ceil(self.start / step) * step
         marks = [first + step * n for n in range(most + 1) if first + step * n < self.end]
@@ -65,8 +87,9 @@ class Axis:
         written = f"{at.day} {at:%b}" if step >= 86_400 else f"{at:%H:%M:%S}" if step < 60 else f"{at:%H:%M}"
         return Tick(self.x(moment), moment, written)
 
-    def _since(self, moment: float) -> Tick:
-        return Tick(self.x(moment), moment, f"+{(moment - self.start) * 1000:.0f} ms")
+    def _since(self, moment: float, step: float) -> Tick:
+        after = moment - self.zero
+        return Tick(self.x(moment), moment, f"+{after * 1000:.0f} ms" if step < 0.5 else f"+{after:g} s")
 
 
 def percent(amount: float) -> str:
@@ -75,13 +98,14 @@ def percent(amount: float) -> str:
 
 @dataclass(slots=True, frozen=True)
 class Bar:
-    """A stretch of time on a track. `at` is the moment of something that took none."""
+    """A stretch of time on a track. `point`: it took none; `thin`: nobody worked."""
 
     x: str
     width: str
     kind: str
     title: str
     point: bool = False
+    thin: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -93,6 +117,8 @@ class Track:
     note: str = ""
     href: str = ""
     kind: str = "step"
+    earlier: bool = False
+    """It lies before the axis begins."""
 
 
 @dataclass(slots=True, frozen=True)

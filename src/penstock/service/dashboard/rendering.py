@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -20,10 +21,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from penstock.service.access.principal import Principal
 from penstock.service.dashboard import wording
-from penstock.service.dashboard.assets import asset
+from penstock.service.dashboard.assets import PLACE, asset
 from penstock.service.dashboard.survey import survey_of
 from penstock.service.sections import Section
 from penstock.service.state import service_of
+
+log = logging.getLogger(__name__)
 
 TEMPLATES = Path(__file__).parent / "templates"
 SAID = "penstock_said"
@@ -81,6 +84,7 @@ def environment(sections: Sequence[Section] = ()) -> Environment:
         "told": wording.told,
         "given_key": wording.given_key,
         "pretty": wording.pretty,
+        "many": wording.many,
     }
     made.globals |= {"asset": asset, "ago": wording.ago, "link": link, "version": version("penstock")}
     return made
@@ -115,6 +119,7 @@ def render(request: Request, template: str, *, status_code: int = 200, **values:
         "here": here,
         "said": said,
         "feed": "",
+        "every": 1000,
     }
     html = state.templates.get_template(template).render(known | values)
     response = HTMLResponse(html, status_code)
@@ -176,7 +181,22 @@ def error_page(request: Request, status_code: int, detail: str) -> HTMLResponse:
     """A refusal as a page. To htmx it is what is said; the page stays as it is."""
     title = _TITLES.get(status_code, "Something went wrong" if status_code >= 500 else "Refused")
     if is_partial(request):
-        response = render(request, "error_said.html", status_code=200, words=f"{title}: {detail}")
-        response.headers["HX-Reswap"] = "none"
-        return response
+        return render(request, "error_said.html", status_code=status_code, words=f"{title}: {detail}")
     return render(request, "error.html", status_code=status_code, code=status_code, title=title, detail=detail)
+
+
+def refusal_page(
+    request: Request, status_code: int, detail: str, headers: Mapping[str, str] | None = None
+) -> Response | None:
+    """The same, if a browser asked for a page; None for everybody else, and where not even that can be shown."""
+    path = request.url.path
+    shown = path == "/" or (path.startswith("/ui/") and not path.startswith(f"{PLACE}/"))
+    if not shown or not ("text/html" in request.headers.get("accept", "") or is_partial(request)):
+        return None
+    try:
+        response = error_page(request, status_code, detail)
+    except Exception:
+        log.exception("the page for an error could not be made")
+        return None
+    response.headers.update(headers or {})
+    return response

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
 from penstock.engine.errors import OverBudget
 from penstock.engine.model import FINAL, STATUSES
 from penstock.service.access.guard import Reader
+from penstock.service.census import Reading
 from penstock.service.state import Service, service_of
 from penstock.store.protocol import CallFilter, JobFilter, WorkerRow
 
@@ -25,8 +26,13 @@ SHARE = 20
 MOST = 200
 """How far what needs a person is counted: beyond it the page says `200+`."""
 
-CHEAP = 0.15
+CHEAP = 0.5
 """Seconds: a count that takes less is waited for after somebody changed something."""
+
+
+MOST_KEPT = 1000
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, frozen=True)
@@ -142,6 +148,19 @@ async def take(service: Service, tenant: str | None) -> Snapshot:
         backlog=by_status["queued"],
         workers=tuple(await store.workers()),
     )
+
+
+async def kept(request: Request, what: tuple[str, ...], read: Callable[[], Awaitable[T]]) -> T:
+    """What a page reads that grows with all there ever was (costs): kept for a second, or longer if it took long."""
+    state = request.app.state
+    if not hasattr(state, "readings"):
+        state.readings = {}
+    readings: dict[tuple[str, ...], Reading[T]] = state.readings
+    if what not in readings:
+        if len(readings) >= MOST_KEPT:
+            readings.pop(next(iter(readings)))
+        readings[what] = Reading(read)
+    return await readings[what].get()
 
 
 def survey_of(request: Request) -> Survey:

@@ -23,4 +23,5 @@ def track_of_call(call: Call, axis: Axis, now: float) -> Track:
         bars.append(Bar(axis.x(sent), axis.width(sent, end), f"call-{call.state}", words))
     bars.append(Bar(axis.x(end), "0%", f"call-{call.state}", call.state, point=True))
     label = f"{call.key}#{call.attempt}" if call.attempt > 1 else call.key
-    return Track(label, tuple(bars), call.remote, f"/ui/calls/{call.id}", kind="call")
+    earlier = end < axis.start
+    return Track(label, () if earlier else tuple(bars), call.remote, f"/ui/calls/{call.id}", "call", earlier)

@@ -7,10 +7,23 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from penstock.engine.model import Job, Progress
+from penstock.engine.model import Job, JobRow, Progress
 from penstock.times import ago, length
 
-__all__ = ["ago", "clock", "compact", "dollars", "figure", "given_key", "iso", "length", "pretty", "shape_of", "told"]
+__all__ = [
+    "ago",
+    "clock",
+    "compact",
+    "dollars",
+    "figure",
+    "given_key",
+    "iso",
+    "length",
+    "many",
+    "pretty",
+    "shape_of",
+    "told",
+]
 
 _ID = re.compile(r"[0-9a-hjkmnp-tv-z]{20}")
 _NUMBERS = re.compile(r"\b(?:0x)?[0-9a-f]{8,}\b|\d+(?:[.,:]\d+)*", re.IGNORECASE)
@@ -49,6 +62,11 @@ def compact(amount: float) -> str:
     return figure(round(amount, 1))
 
 
+def many(amount: int, thing: str) -> str:
+    """`1 call`, `12 calls`."""
+    return f"{amount:,} {thing}{'' if amount == 1 else 's'}"
+
+
 def told(progress: Progress) -> str:
     """`12/40 pages`."""
     done = figure(progress.done)
@@ -56,7 +74,7 @@ def told(progress: Progress) -> str:
     return f"{amount} {progress.note}" if progress.note else amount
 
 
-def given_key(job: Job) -> str:
+def given_key(job: Job | JobRow) -> str:
     """The key somebody gave the job; without one the key is the id of its first run."""
     return "" if _ID.fullmatch(job.key) else job.key
 

@@ -97,8 +97,8 @@ class Reading:
         found = await self.rows(f"{source} WHERE h.id > ? ORDER BY h.id LIMIT ?", (after, limit))
         if also:
             marks = ", ".join("?" * len(also))
+            found += await self.rows(f"{source} WHERE h.id IN ({marks})", tuple(also))
             by_number = {values[0]: values for values in found}
-            by_number |= {values[0]: values for values in await self.rows(f"{source} WHERE h.id IN ({marks})", tuple(also))}
             found = [by_number[number] for number in sorted(by_number)]
         end = 1 + len(EVENT_COLUMNS)
         return [Change(values[0], Event(*values[1:end]), *values[end:]) for values in found]

@@ -34,7 +34,19 @@ from penstock.engine.errors import (
 )
 from penstock.engine.model import JOB_COLUMNS
 from penstock.store import migrations
-from penstock.store.protocol import Applied, Beat, Leave, Op, RetryBatch, SetBudget, SetLimits, Submit, Tidy, Write, unwrapped
+from penstock.store.protocol import (
+    Applied,
+    Beat,
+    Leave,
+    Op,
+    RetryBatch,
+    SetBudget,
+    SetLimits,
+    Submit,
+    Tidy,
+    Write,
+    unwrapped,
+)
 from penstock.store.sql.reading import Reading
 from penstock.store.sql.requests import Ask, AskMany, Contended, Guarded, Opening, Steps, Tell
 from penstock.store.sql.script import Script

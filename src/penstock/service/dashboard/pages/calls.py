@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
+from pydantic_core import from_json
 from starlette.responses import Response
 
 from penstock.cli.call_views import MEANINGS
@@ -60,7 +61,7 @@ async def calls_page(
     )
     now = await store.now()
     calls = [view(row) for row in rows[:PAGE]]
-    axis = Axis.around([moment for call in calls for moment in (call.created, call.finished or now)], now)
+    axis = Axis.with_most_of([(call.created, call.finished or now) for call in calls], now)
     filters = {"state": state, "remote": remote, "job": job, "tenant": "" if principal.tenant else tenant}
     last = calls[-1] if calls else None
     return render(
@@ -111,6 +112,7 @@ async def call_page(request: Request, service: Serving, principal: Reader, call_
         principal=principal,
         call=call,
         row=row,
+        prepared=from_json(row.prepared),
         label=label_of(call.id),
         holds=held_by(row) if call.state in LIVE else [],
         meaning=MEANINGS[call.state],

@@ -17,6 +17,7 @@ from penstock.service.access.principal import Principal
 from penstock.service.dashboard import charts
 from penstock.service.dashboard.acting import asked
 from penstock.service.dashboard.rendering import back_to, render
+from penstock.service.dashboard.survey import kept
 from penstock.service.dashboard.wording import dollars
 from penstock.service.state import Service, Serving
 from penstock.store.protocol import BatchFilter, Budget, Cost, JobFilter
@@ -68,15 +69,13 @@ class Purse:
 
 @router.get("/ui/costs", name="ui.costs")
 async def costs_page(request: Request, service: Serving, principal: Reader, days: str = "30") -> Response:
-    penstock = service.penstock
-    now = await penstock.engine.store.now()
+    now = await service.penstock.engine.store.now()
     span = int(days) if days in SPANS else 30
-    since = days_before(now, span - 1)
-    by_day = await penstock.costs(by=("day", "workflow"), tenant=principal.tenant, since=since)
+    by_day = await costs_by(request, service, principal, ("day", "workflow"), now, span)
     money = daily(by_day, now, span, height=180)
     groups = {}
     for by in ("workflow", "model", "remote", *(("tenant",) if principal.tenant is None else ())):
-        groups[by] = shares(await penstock.costs(by=(by,), tenant=principal.tenant, since=since))
+        groups[by] = shares(await costs_by(request, service, principal, (by,), now, span))
     return render(
         request,
         "costs.html",
@@ -88,6 +87,8 @@ async def costs_page(request: Request, service: Serving, principal: Reader, days
         total=sum(money.totals),
         reserved=sum(cost.reserved for cost in by_day),
         purses=await purses(service, principal),
+        feed="/ui/live",
+        every=5000,
     )
 
 
@@ -113,6 +114,16 @@ async def set_budget(
         return back_to(request, back, ("refused", str(error)))
     doing = service.penstock.set_budget(scope.strip(), most, actor=principal.actor)
     return await asked(request, back, doing, f"budget {scope} is now {dollars(most * 1_000_000)}")
+
+
+async def costs_by(
+    request: Request, service: Service, principal: Principal, by: tuple[str, ...], now: float, days: int
+) -> list[Cost]:
+    """Added up anew only now and then: calls are kept for long, and there may be many."""
+    tenant = principal.tenant
+    what = ("costs", *by, str(days), "" if tenant is None else f"of {tenant}")
+    since = days_before(now, days - 1)
+    return await kept(request, what, lambda: service.penstock.costs(by=by, tenant=tenant, since=since))
 
 
 def amount_of(text: str) -> float:

@@ -82,6 +82,7 @@ async def job_page(request: Request, service: Serving, principal: Reader, job_id
         why=job.reason if job.status == "paused" else "",
         buttons=buttons(job) if principal.may("operate") else (),
         feed=link("/ui/live", job=job_id),
+        every=500,
         shape=shape_of(job.error) if job.error else "",
     )
 
@@ -125,27 +126,47 @@ def timeline(job: Job, history: Sequence[Event], calls: Sequence[Call], now: flo
     axis = Axis.around(moments, now)
     steps: dict[str, list[Bar]] = {}
     wishes: list[Bar] = []
+    free, after = job.created, "queued"
     for event in history:
         if event.kind.startswith("call "):
             continue
-        if event.kind in ASKED:
+        if event.kind in ASKED and event.took is None:
             who = f" by {event.worker}" if event.worker else ""
             title = f"{event.kind}{who}" + (f": {event.note}" if event.note else "")
             wishes.append(Bar(axis.x(event.at), "0%", _KINDS[event.kind], title, point=True))
+            after = event.status
+            continue
+        bars = steps.setdefault(event.step, [])
+        if event.kind == "crash":
+            words = f"{event.step}: its worker died, try {event.attempt} was lost"
+            bars.append(Bar(axis.x(free), axis.width(free, event.at), "crash", words))
         else:
-            steps.setdefault(event.step, []).append(_bar(axis, event))
-    if job.status == "running" or job.worker:
-        last = max((event.at for event in history if event.step == job.step), default=job.started or job.created)
-        running = Bar(axis.x(last), axis.width(last, now), "running", f"{job.step}, try {job.attempt}: running now")
-        steps.setdefault(job.step, []).append(running)
-    elif job.due is not None and job.due > now and history:
-        steps.setdefault(job.step, []).append(
-            Bar(axis.x(history[-1].at), axis.width(history[-1].at, now), "waits", "waiting")
-        )
-    tracks = [Track(step, tuple(bars), f"{len(bars)}×" if len(bars) > 1 else "") for step, bars in steps.items()]
+            bars += [*_gap(axis, free, event.at - (event.took or 0.0), after), _bar(axis, event)]
+        free, after = event.at, event.status
+    if job.worker:
+        last = max(free, job.started or job.created)
+        words = f"{job.step}, try {job.attempt}: running now"
+        steps.setdefault(job.step, []).append(Bar(axis.x(last), axis.width(last, now), "running", words))
+    elif not job.final:
+        steps.setdefault(job.step, []).extend(_gap(axis, free, now, job.status))
+    tracks = [Track(step, tuple(bars), _ticks(bars)) for step, bars in steps.items()]
     if wishes:
         tracks.append(Track("asked", tuple(wishes), kind="asked"))
     return axis, tracks + [track_of_call(call, axis, now) for call in calls[-40:]]
+
+
+def _ticks(bars: Sequence[Bar]) -> str:
+    amount = sum(not bar.thin for bar in bars)
+    return f"{amount}×" if amount > 1 else ""
+
+
+def _gap(axis: Axis, start: float, end: float, status: str) -> list[Bar]:
+    """Time in which nobody worked on the job; what cannot be seen is left out."""
+    if end - start < axis.span * 0.004:
+        return []
+    kind = {"waiting": "waits", "paused": "rests"}.get(status, "queues")
+    words = {"waits": "waiting", "rests": "paused"}.get(kind, "queued")
+    return [Bar(axis.x(start), axis.width(start, end), kind, f"{words} for {length(end - start)}", thin=True)]
 
 
 def _bar(axis: Axis, event: Event) -> Bar:

@@ -14,7 +14,7 @@ from penstock.engine.model import FINAL, STATUSES
 from penstock.service.access.guard import Reader
 from penstock.service.access.principal import Principal
 from penstock.service.dashboard import charts
-from penstock.service.dashboard.pages.costs import daily, days_before
+from penstock.service.dashboard.pages.costs import costs_by, daily
 from penstock.service.dashboard.rendering import render
 from penstock.service.dashboard.survey import MOST, Counted, Snapshot
 from penstock.service.dashboard.wording import figure
@@ -58,7 +58,7 @@ async def overview(request: Request, service: Serving, principal: Reader, snapsh
     penstock = service.penstock
     now = await penstock.engine.store.now()
     ended = await _ended(service, principal, now)
-    costs = await penstock.costs(by=("day", "workflow"), tenant=principal.tenant, since=days_before(now, 13))
+    costs = await costs_by(request, service, principal, ("day", "workflow"), now, 14)
     money = daily(costs, now, 14, height=96)
     running = await penstock.jobs(tenant=principal.tenant, status=("running",), limit=8)
     failed = await penstock.jobs(tenant=principal.tenant, status=("failed",), limit=5) if snapshot.of("failed") else []
@@ -79,6 +79,8 @@ async def overview(request: Request, service: Serving, principal: Reader, snapsh
         running=running,
         failed=failed,
         live=LIVE,
+        feed="/ui/live",
+        every=2000,
     )
 
 

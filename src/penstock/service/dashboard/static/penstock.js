@@ -62,7 +62,7 @@
     }
     for (const text of within.querySelectorAll("text[data-at]")) {
       const span = Number(text.dataset.span);
-      if (span < 1) continue;
+      if (span < 60) continue;
       const date = new Date(Number(text.dataset.at) * 1000);
       write(text, (span > 5 * 86400 ? day : span > 360 ? minute : second).format(date));
     }
@@ -71,7 +71,7 @@
   // Live: a stream that says "something changed", whereupon the page fetches its live part again. A hidden page has no
   // stream (a browser has only a handful for a host) and fetches nothing; without a stream the page asks by itself.
   const POLL = 10000, SETTLE = 4000;
-  let stream = null, feed = "", poll = 0, settle = 0, waiting = false, news = 0;
+  let stream = null, feed = "", poll = 0, settle = 0, later = 0, last = 0, waiting = false, news = 0;
   const pulse = (state, words) => {
     const element = document.getElementById("pulse");
     if (!element) return;
@@ -85,7 +85,10 @@
     const part = live();
     if (!part || !window.htmx) return;
     if (document.hidden || busy()) { waiting = true; return; }
+    const early = last + Number(part.dataset.every || 1000) - Date.now();
+    if (early > 0) { later ||= setTimeout(() => { later = 0; refresh(); }, early); return; }
     waiting = false;
+    last = Date.now();
     window.htmx.trigger(part, "penstock:changed", {});
   };
   const changed = () => {

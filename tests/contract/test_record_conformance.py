@@ -1,0 +1,214 @@
+"""The conformance suite finds a store that is wrong about what is kept beside jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import pytest
+
+from penstock.engine.errors import PenstockError
+from penstock.engine.model import Event
+from penstock.store.conformance import ManualClock, compare
+from penstock.store.memory import MemoryStore
+from penstock.store.protocol import (
+    AddMeters,
+    Announce,
+    Asked,
+    Commit,
+    Landed,
+    LogLine,
+    Op,
+    PutSession,
+    RevokeToken,
+    SessionRow,
+    TokenRow,
+)
+from penstock.store.records import with_tenant
+
+LENGTH = 60
+
+
+class DoesItAgain(MemoryStore):
+    def _recall(self, ops: Sequence[Op]) -> dict[int, Any]:
+        super()._recall(ops)
+        return {}
+
+
+class DoesItTwiceInAGroup(MemoryStore):
+    def _asked(self, op: Asked) -> Any:
+        self._here = {}
+        return super()._asked(op)
+
+    _DO: ClassVar[Any] = {**MemoryStore._DO, Asked: _asked}
+
+
+class RemembersRefusals(MemoryStore):
+    def _recall(self, ops: Sequence[Op]) -> dict[int, Any]:
+        refused = {
+            (op.once.scope, op.once.key): answer
+            for op, answer in getattr(self, "refusals", [])
+            if isinstance(op, Asked) and op.once is not None
+        }
+        found = super()._recall(ops)
+        for place, op in enumerate(ops):
+            if isinstance(op, Asked) and op.once is not None and (op.once.scope, op.once.key) in refused:
+                found[place] = refused[op.once.scope, op.once.key]
+        return found
+
+    def _asked(self, op: Asked) -> Any:
+        try:
+            return super()._asked(op)
+        except PenstockError as refused:
+            self.refusals = [*getattr(self, "refusals", []), (op, refused)]
+            raise
+
+    _DO: ClassVar[Any] = {**MemoryStore._DO, Asked: _asked}
+
+
+class TakesAnyDigest(MemoryStore):
+    def _recall(self, ops: Sequence[Op]) -> dict[int, Any]:
+        alike = []
+        for op in ops:
+            known = self.answer_rows.get((op.once.scope, op.once.key)) if isinstance(op, Asked) and op.once else None
+            same = isinstance(op, Asked) and op.once is not None and known is not None
+            alike.append(replace(op, once=replace(op.once, digest=known[0])) if same else op)  # type: ignore[index]
+        return super()._recall(alike)
+
+
+class NeverForgetsAnAnswer(MemoryStore):
+    def _tidy_records(self, keep_audit: float | None) -> None:
+        kept = self.answer_rows
+        super()._tidy_records(keep_audit)
+        self.answer_rows = kept
+
+
+class AuditsRefusals(MemoryStore):
+    def _asked(self, op: Asked) -> Any:
+        try:
+            return super()._asked(op)
+        except PenstockError:
+            if op.audit is not None:
+                self._entries.append(with_tenant(op, None))
+            raise
+
+    _DO: ClassVar[Any] = {**MemoryStore._DO, Asked: _asked}
+
+
+class AuditsWhatItRecalls(MemoryStore):
+    def _recall(self, ops: Sequence[Op]) -> dict[int, Any]:
+        found = super()._recall(ops)
+        for place, answer in found.items():
+            op = ops[place]
+            if isinstance(op, Asked) and op.audit is not None:
+                self._entries.append(with_tenant(op, answer))
+        return found
+
+
+class KeepsSessionsOfTheRevoked(MemoryStore):
+    def _revoke_token(self, op: RevokeToken) -> TokenRow:
+        kept = self.session_rows
+        try:
+            return super()._revoke_token(op)
+        finally:
+            self.session_rows = kept
+
+    _DO: ClassVar[Any] = {**MemoryStore._DO, RevokeToken: _revoke_token}
+
+
+class SessionsNeverEnd(MemoryStore):
+    async def session(self, hash: str) -> SessionRow | None:
+        return self.session_rows.get(hash)
+
+
+class SessionsBeginAnew(MemoryStore):
+    """A replay answers with the time of the replay."""
+
+    def _put_session(self, op: PutSession) -> SessionRow:
+        super()._put_session(op)
+        return replace(op.session, created=self._now(), expires=self._now() + op.ttl)
+
+    _DO: ClassVar[Any] = {**MemoryStore._DO, PutSession: _put_session}
+
+
+class AnnouncesTwice(MemoryStore):
+    def _announce_line(self, op: Announce) -> bool:
+        kept = self.events.get(op.job)
+        if kept is not None:
+            self.events[op.job] = []
+        try:
+            return super()._announce_line(op)
+        finally:
+            if kept is not None:
+                self.events[op.job] = kept + self.events[op.job]
+
+    _DO: ClassVar[Any] = {**MemoryStore._DO, Announce: _announce_line}
+
+
+class LogsOfLostClaims(MemoryStore):
+    def _commit(self, op: Commit) -> Landed:
+        try:
+            return super()._commit(op)
+        except PenstockError:
+            lines = [LogLine(at, op.move.step, 1, level, text) for at, level, text in op.move.logs]
+            self.log_lines.setdefault(op.move.job, []).extend(lines)
+            raise
+
+    _DO: ClassVar[Any] = {**MemoryStore._DO, Commit: _commit}
+
+
+class KeepsLogs(MemoryStore):
+    def _forget(self, job: str) -> None:
+        kept = self.log_lines.get(job)
+        super()._forget(job)
+        if kept:
+            self.log_lines[job] = kept
+
+
+class NumbersAgain(MemoryStore):
+    """As a database does that counts on from the largest number there is."""
+
+    def _tell(self, job: str, event: Event) -> None:
+        self.last_number = self.numbered[-1][0] if self.numbered else 0
+        super()._tell(job, event)
+
+
+class AddsTwice(MemoryStore):
+    def _add_meters(self, op: AddMeters) -> None:
+        kept, self._replay = self._replay, False
+        super()._add_meters(op)
+        self._replay = kept
+
+    _DO: ClassVar[Any] = {**MemoryStore._DO, AddMeters: _add_meters}
+
+
+class KeepsOldSeries(MemoryStore):
+    def _tidy_records(self, keep_audit: float | None) -> None:
+        kept = self.series_rows
+        super()._tidy_records(keep_audit)
+        self.series_rows = kept
+
+
+class KeepsOldAudit(MemoryStore):
+    def _tidy_records(self, keep_audit: float | None) -> None:
+        super()._tidy_records(None)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        DoesItAgain, DoesItTwiceInAGroup, RemembersRefusals, TakesAnyDigest, NeverForgetsAnAnswer, AuditsRefusals,
+        AuditsWhatItRecalls, KeepsSessionsOfTheRevoked, SessionsNeverEnd, SessionsBeginAnew, AnnouncesTwice,
+        LogsOfLostClaims, KeepsLogs, NumbersAgain, AddsTwice, KeepsOldSeries, KeepsOldAudit,
+    ],
+)  # fmt: skip
+def test_a_store_that_is_wrong_about_records_is_found_out(wrong: type[MemoryStore]) -> None:
+    async def differ() -> None:
+        for seed in range(400):
+            clock = ManualClock()
+            await compare(MemoryStore(clock), wrong(clock), clock=clock, seed=seed, length=LENGTH)
+
+    with pytest.raises(AssertionError, match=r"seed|changes"):
+        asyncio.run(differ())
