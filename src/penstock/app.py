@@ -405,7 +405,7 @@ class Penstock:
             key=key, tenant=tenant, limit=limit, then=follow_up, actor=actor, once=once
         )
         if budget is not None:
-            await self.engine.set_budget(f"batch:{batch.id}", budget)
+            await self.engine.set_budget(f"batch:{batch.id}", budget, tenant=batch.tenant, actor=actor)
         return batch
 
     def _follow_up(self, then: FollowUp | None, tenant: str) -> NewJob | None:

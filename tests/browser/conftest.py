@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tests.support.chromium import NoChromium, Watched, running_chromium
 from tests.support.served import ROOT, Served, served
@@ -16,6 +16,9 @@ from tests.support.served import ROOT, Served, served
 PICTURES = ROOT / "build" / "screenshots"
 
 OpenWindow = Callable[..., Watched]
+
+# Machines are noisy; what is expected is waited for, not slept for.
+expect.set_options(timeout=20_000)
 
 
 @pytest.fixture(scope="package")

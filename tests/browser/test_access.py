@@ -131,7 +131,10 @@ def test_a_tenant_sees_nothing_of_another(guarded: Served, open_window: OpenWind
 
 
 def test_a_revoked_token_ends_what_it_opened(guarded: Served, open_window: OpenWindow) -> None:
-    page = logged_in(open_window(guarded.url), token(guarded, "leaver", "--scope", "read"))
+    window = open_window(guarded.url)
+    page = logged_in(window, token(guarded, "leaver", "--scope", "read"))
     guarded.run("tokens", "revoke", "leaver")
     page.goto("/ui/jobs")
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    # The stream of the page that was open is refused, too.
+    window.forgive("401")

@@ -62,7 +62,7 @@ def test_a_quarantined_call_is_adopted(tmp_path: Path, open_window: OpenWindow, 
             page.goto("/ui/calls")
             job = up.submit("reviews", "Emma")
             call = page.get_by_role("link", name="review", exact=True)
-            expect(page.locator("tbody .pill")).to_have_text("quarantined", timeout=30_000)
+            expect(page.locator("tbody .pill")).to_have_text("quarantined")
             call.click()
             picture(page, "quarantined", full_page=True)
             expect(page.get_by_label("Its id at gemini.batch")).to_have_value(
@@ -70,7 +70,7 @@ def test_a_quarantined_call_is_adopted(tmp_path: Path, open_window: OpenWindow, 
             )
             gemini.advance(200_000)
             page.get_by_role("button", name="Adopt").click()
-            expect(page.locator("header.head .pill")).to_have_text("collected", timeout=30_000)
+            expect(page.locator("header.head .pill")).to_have_text("collected")
             expect(page.get_by_text("Decided by")).to_be_visible()
             up.until_job(job, "completed")
             assert len(gemini.journal(operation="create")) == 1, "it was made once, and paid once"

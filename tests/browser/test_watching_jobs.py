@@ -96,7 +96,7 @@ def test_a_page_follows_work_that_another_process_does(tmp_path: Path, open_wind
         expect(status(page)).to_have_text("queued")
         same_page = stays(page)
         up.beside("worker")
-        expect(status(page)).to_have_text("completed", timeout=30_000)
+        expect(status(page)).to_have_text("completed")
         assert same_page(), "the page was loaded again"
 
 
@@ -114,7 +114,7 @@ def test_a_page_comes_back_to_life_when_the_service_does(
         expect(pulse).to_have_attribute("data-state", "polling")
         picture(page, "gone")
         up.start()
-        expect(pulse).to_have_attribute("data-state", LIVE, timeout=30_000)
+        expect(pulse).to_have_attribute("data-state", LIVE)
         up.submit("books", {"title": "The Watsons"}, key="watsons")
         expect(page.get_by_role("link", name="watsons")).to_be_visible()
         assert same_page(), "the page was loaded again"

@@ -18,8 +18,9 @@ import pytest
 from penstock import Penstock
 from penstock.cli.upkeep import FIRST_PAUSE, LONGEST_PAUSE, Place, Verdict, judge
 from penstock.config import Settings
+from penstock.config.settings import ServiceSettings
 from penstock.engine.watch import EXIT_STUCK
-from penstock.service import front
+from penstock.service import front, server
 from penstock.service.live import LiveFeed
 from penstock.service.server import LARGEST_HEAD, Running, listen
 from penstock.service.state import Service
@@ -339,8 +340,9 @@ def _service_check(cli: Cli) -> tuple[str, str]:
     return checks["service"]["status"], checks["service"]["detail"]
 
 
-async def _served(client: Any) -> Any:
-    """What `client(port)` answers, of a bare service in this process."""
+async def _served(client: Any, settings: Settings | None = None) -> Any:
+    """What `client(port)` answers, of a bare service in this process that says who asked."""
+    settings = settings or Settings()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -348,12 +350,13 @@ async def _served(client: Any) -> Any:
                 await send({"type": "lifespan.startup.complete"})
             await send({"type": "lifespan.shutdown.complete"})
             return
-        await send({"type": "http.response.start", "status": 204, "headers": []})
+        asked_by = [(b"x-asked-by", scope["client"][0].encode())]
+        await send({"type": "http.response.start", "status": 204, "headers": asked_by})
         await send({"type": "http.response.body"})
 
-    penstock = await Penstock(store="memory://").open(settings=Settings())
+    penstock = await Penstock(store="memory://").open(settings=settings)
     try:
-        service = Service(penstock=penstock, settings=Settings(), feed=LiveFeed(penstock))
+        service = Service(penstock=penstock, settings=settings, feed=LiveFeed(penstock))
         with listen("127.0.0.1", 0) as listener:
             running = Running(service, app, listener, Nobody())
             await running.begin()
@@ -394,6 +397,28 @@ def test_a_head_that_is_too_large_is_refused() -> None:
             return connection.recv(4096)
 
     assert asyncio.run(_served(client)).startswith(b"HTTP/1.1 400 ")
+
+
+def test_more_connections_than_there_are_files_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_most_connections", lambda: 2)
+
+    def client(port: int) -> list[int]:
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}") as kept:
+            first = kept.get("/").status_code
+            return [first, httpx2.get(f"http://127.0.0.1:{port}/").status_code]
+
+    assert asyncio.run(_served(client)) == [204, 503]
+
+
+@pytest.mark.parametrize(("trusted", "believed"), [(None, "127.0.0.1"), (("127.0.0.1",), "203.0.113.7")])
+def test_only_a_proxy_that_is_trusted_says_who_asked(trusted: tuple[str, ...] | None, believed: str) -> None:
+    def client(port: int) -> str:
+        headers = {"X-Forwarded-For": "203.0.113.7"}
+        told: str = httpx2.get(f"http://127.0.0.1:{port}/", headers=headers).headers["x-asked-by"]
+        return told
+
+    settings = Settings(service=ServiceSettings(trusted_proxies=trusted))
+    assert asyncio.run(_served(client, settings)) == believed
 
 
 @pytest.mark.parametrize(

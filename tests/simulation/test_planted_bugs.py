@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from penstock.engine import lifecycle
+from penstock.engine.audit import AuditEntry
 from penstock.engine.errors import LostClaim
 from penstock.engine.model import FINAL, Event, JobRow
+from penstock.engine.requests import Requests
 from penstock.simulation import Violation
 from penstock.simulation.many import run_seed
 from penstock.store.memory import MemoryStore
-from penstock.store.protocol import Commit
+from penstock.store.protocol import Askable, Asked, Commit, Once
 
 Patch = pytest.MonkeyPatch
 
@@ -93,6 +95,44 @@ def forget_a_timer(patch: Patch) -> None:
     patch.setattr(lifecycle, "fall_due", forgetful)
 
 
+def remember_answers_apart(patch: Patch) -> None:
+    """What was answered under a key is remembered when it is known, outside of the transaction that did it."""
+    ask = Requests.ask
+
+    async def _ask(self: Requests, op: Askable, audit: AuditEntry | None, once: Once | None = None) -> Any:
+        told = self.__dict__.setdefault("planted", {})
+        if once is None or once.key not in told:
+            answer = await ask(self, op, audit)
+            if once is None:
+                return answer
+            told[once.key] = answer
+        return told[once.key]
+
+    patch.setattr(Requests, "ask", _ask)
+
+
+def audit_each_try(patch: Patch) -> None:
+    """An entry of the audit log is written as often as its transaction is tried."""
+    write_down = MemoryStore._write_down
+
+    def _write_down(self: MemoryStore, e: AuditEntry) -> None:
+        write_down(self, replace(e, id=f"{e.id} {len(self.audit_rows)}"))
+
+    patch.setattr(MemoryStore, "_write_down", _write_down)
+
+
+def audit_what_was_refused(patch: Patch) -> None:
+    """The entry is written first, and stays when the request is refused."""
+    asked = MemoryStore._DO[Asked]
+
+    def _asked(self: MemoryStore, op: Asked) -> Any:
+        if op.audit is not None:
+            self._write_down(op.audit)
+        return asked(self, op)
+
+    patch.setitem(MemoryStore._DO, Asked, _asked)
+
+
 @dataclass(frozen=True)
 class Planted:
     bug: Callable[[Patch], None]
@@ -107,6 +147,9 @@ PLANTED = [
     Planted(count_a_duplicate, 1000),
     Planted(forget_to_wake, 500),
     Planted(forget_a_timer, 300),
+    Planted(remember_answers_apart, 300),
+    Planted(audit_each_try, 300),
+    Planted(audit_what_was_refused, 300),
 ]
 
 

@@ -63,17 +63,18 @@ async def _demo(out: Output, programs: Sequence[Example], home: Path, port: int,
         busy = "" if shown.wished else f"Port {port} is in use, so another is taken. "
         out.remark(f"{busy}The dashboard is at {shown.url}/")
         runs = [ExampleRun(example) for example in programs]
-        view = view_for(out, shown.url)
+        view = view_for(out, f"{shown.url}/")
         try:
             if stay:
                 await furnish(shown.app)
             await play(runs, home, shown.app, view)
-            view.over(stays=shown.url if stay else None)
+            view.over(stays=f"{shown.url}/" if stay else None)
             if not out.live or not stay:
                 _report(out, runs, shown.url)
             if stay:
                 adopt_workflows(shown.app, [example.path for example in programs])
-                out.remark("" if out.live else f"The dashboard stays up at {shown.url}/ until Ctrl-C.")
+                if not out.live:
+                    out.remark(f"The dashboard stays up at {shown.url}/ until Ctrl-C.")
                 await _until_interrupted()
         finally:
             view.stop()

@@ -57,7 +57,7 @@ def _object(value: Any) -> Any:
     try:
         return json.loads(value)
     except ValueError:
-        raise ValueError("must be JSON, such as {\"name\": {\"url\": …, \"secret\": …}}") from None
+        raise ValueError('must be JSON, such as {"name": {"url": …, "secret": …}}') from None
 
 
 Seconds = Annotated[float, BeforeValidator(seconds)]

@@ -41,4 +41,9 @@ def service_of(request: Request) -> Service:
     return service
 
 
-Serving = Annotated[Service, Depends(service_of)]
+async def _serving(request: Request) -> Service:
+    # Async, though it waits for nothing: what is not, FastAPI sends through a thread for every request.
+    return service_of(request)
+
+
+Serving = Annotated[Service, Depends(_serving)]

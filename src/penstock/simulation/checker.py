@@ -78,8 +78,11 @@ class Checker:
     def after(self, who: str, ops: Sequence[Op], applied: Applied, *, replay: bool) -> None:
         """Called when a transaction was made."""
         self.transactions += 1
-        asked_for, ops = ops, [unwrapped(op) for op in ops]
-        kinds = {type(op) for op in ops}
+        kinds: set[type] = {type(op) for op in ops}
+        asked_for: Sequence[Op] = ops if Asked in kinds else ()
+        if asked_for:
+            ops = [unwrapped(op) for op in ops]
+            kinds = {type(op) for op in ops}
         self._world.note(who, "applies" if not replay else "applies again", *(_told(op) for op in ops))
         if kinds <= _QUIET:
             return
@@ -101,7 +104,7 @@ class Checker:
         if self._world.providers and kinds & ABOUT_CALLS:
             earlier = {row.id: before for before, row in changed}
             self.calls.after(ops, applied.answers, lambda job: earlier.get(job, self._live.get(job)))
-        if any(type(op) is Asked for op in asked_for):
+        if asked_for:
             self.records.after(asked_for, applied.answers, replay=replay)
 
     def _changed(self) -> list[tuple[Seen | None, JobRow]]:

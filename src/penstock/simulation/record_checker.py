@@ -36,11 +36,11 @@ class RecordChecker:
             if type(op) is not Asked or op.audit is None or op.audit.actor not in self._made:
                 continue
             name, refused = op.audit.actor, isinstance(answer, BaseException)
+            self._check_made(name, op)
             if not refused and entries[name] != 1:
                 self._world.fail("audit", f"the request of {name} was done and has {entries[name]} entries")
             if refused and not replay and entries[name] != self._entries[name]:
                 self._world.fail("audit", f"the request of {name} was refused ({answer!r}) and has an entry")
-            self._check_made(name, op)
             if not refused:
                 self._check_answer(name, answer)
         self._entries = entries

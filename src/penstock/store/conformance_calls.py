@@ -192,6 +192,7 @@ class CallOperations:
         )  # fmt: skip
         call, job, key = rng.choice((*known, "nowhere")), rng.choice((*self._jobs, "nobody")), rng.choice(_KEYS)
         asked: dict[str, Callable[[Store], Any]] = {
+            "count_calls()": lambda s: s.count_calls(),
             "calls()": lambda s: s.calls(CallFilter(limit=EVERYTHING)),
             f"calls({where})": lambda s: s.calls(where),
             f"call({call!r})": lambda s: s.call(call),

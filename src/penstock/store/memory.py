@@ -123,13 +123,14 @@ class MemoryStore(MemoryCalls):
         self._crashed = []
         self._first_due = None
         self._replay = replay
-        recalled = self._recall(ops)
+        recalled = self._recall(ops) if Asked in map(type, ops) else {}
         for place, op in in_order(ops):
             try:
                 answers[place] = recalled[place] if place in recalled else self._do(op)
             except PenstockError as refused:
                 answers[place] = refused
-        self._write_audit()
+        if self._entries:
+            self._write_audit()
         hints = self._hints
         if hints:
             for listener in list(self._listeners):

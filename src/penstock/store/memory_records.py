@@ -33,11 +33,11 @@ from penstock.store.protocol import (
 from penstock.store.records import (
     ANSWERS_KEPT,
     SERIES_KEPT,
+    as_done,
     key_reused,
     minute_of,
     no_token,
     token_exists,
-    with_tenant,
 )
 
 
@@ -118,7 +118,7 @@ class MemoryRecords:
                     kept = answer.id if isinstance(answer, BatchRow) else list(answer)
                     self.answer_rows[once.scope, once.key] = (once.digest, kept, self._now())
             if op.audit is not None and not isinstance(answer, PenstockError):
-                self._entries.append(with_tenant(op, answer))
+                self._entries.append(as_done(op, answer))
         if isinstance(answer, PenstockError):
             raise answer
         return answer

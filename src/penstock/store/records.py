@@ -21,15 +21,16 @@ def answer_text(answer: Any) -> str:
     return json.dumps(answer.id if isinstance(answer, BatchRow) else [list(each) for each in answer])
 
 
-def with_tenant(asked: Asked, answer: Any) -> AuditEntry:
-    """Whose thing it was is known when it was done."""
+def as_done(asked: Asked, answer: Any) -> AuditEntry:
+    """Whose thing it was, and which job a key belongs to, is known when it was done."""
     entry = asked.audit
     assert entry is not None
-    if entry.tenant:
-        return entry
     if isinstance(asked.op, Submit):
-        return replace(entry, tenant=asked.op.jobs[0].tenant if asked.op.jobs else "")
-    return replace(entry, tenant=getattr(answer, "tenant", None) or "")
+        tenant = entry.tenant or (asked.op.jobs[0].tenant if asked.op.jobs else "")
+        return replace(entry, tenant=tenant, target=f"job:{answer[0].job_id}" if len(answer) == 1 else entry.target)
+    if isinstance(answer, BatchRow):
+        return replace(entry, tenant=answer.tenant, target=f"batch:{answer.id}")
+    return entry if entry.tenant else replace(entry, tenant=getattr(answer, "tenant", None) or "")
 
 
 def minute_of(now: float) -> float:

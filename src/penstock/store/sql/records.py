@@ -36,11 +36,11 @@ from penstock.store.records import (
     ANSWERS_KEPT,
     SERIES_KEPT,
     answer_text,
+    as_done,
     key_reused,
     minute_of,
     no_token,
     token_exists,
-    with_tenant,
 )
 from penstock.store.sql.calls import Calls
 from penstock.store.sql.requests import Ask, Contended, Steps, Tell
@@ -107,7 +107,7 @@ class Records(Calls):
                 else:
                     kept.append((answer_text(answer), *key))
             if asked.audit is not None and not refused:
-                entries.append(self._audit_values(with_tenant(asked, answer)))
+                entries.append(self._audit_values(as_done(asked, answer)))
         for name, rows in (("put_answer", kept), ("drop_answer", dropped), ("insert_audit", entries)):
             if rows:
                 yield Tell(name, rows)

@@ -79,12 +79,19 @@
     write(document.getElementById("pulse-text"), words);
   };
   const live = () => document.getElementById("live");
-  const busy = () => Boolean(document.querySelector("dialog[open]")) || String(getSelection()).length > 0
-    || Boolean(document.activeElement?.matches("#live input:not([type=checkbox]), #live select"));
+  // While somebody selects text, answers a dialog or fills a field, nothing is swapped under their hands.
+  const busy = () => {
+    const selected = getSelection();
+    return Boolean(document.querySelector("dialog[open]"))
+      || (!selected.isCollapsed && live().contains(selected.anchorNode))
+      || Boolean(document.activeElement?.matches("#live input:not([type=checkbox]), #live select"));
+  };
   const refresh = () => {
     const part = live();
     if (!part || !window.htmx) return;
-    if (document.hidden || busy()) { waiting = true; return; }
+    if (document.hidden) { waiting = true; return; }
+    if (busy()) { waiting = true; if (stream?.readyState === 1) pulse("polling", "held"); return; }
+    if (waiting && stream?.readyState === 1) pulse("live", "live");
     const early = last + Number(part.dataset.every || 1000) - Date.now();
     if (early > 0) { later ||= setTimeout(() => { later = 0; refresh(); }, early); return; }
     waiting = false;
@@ -92,12 +99,12 @@
     window.htmx.trigger(part, "penstock:changed", {});
   };
   const changed = () => {
+    pulse("news", "live");
     refresh();
     clearTimeout(settle);
     settle = setTimeout(refresh, SETTLE);
-    pulse("news", "live");
     clearTimeout(news);
-    news = setTimeout(() => stream?.readyState === 1 && pulse("live", "live"), 600);
+    news = setTimeout(() => { if (stream?.readyState === 1 && !waiting) pulse("live", "live"); }, 600);
   };
   const listen = () => {
     const wanted = live()?.dataset.feed || "";
@@ -161,7 +168,7 @@
   });
 
   const copy = async (button) => {
-    const text = button.dataset.copy;
+    const text = button.dataset.copy ?? button.closest(".code-box").querySelector("pre").textContent;
     try {
       await navigator.clipboard.writeText(text);
     } catch {
@@ -216,7 +223,7 @@
     if (!target) return;
     if (target.id === "theme") nextTheme();
     else if (target.id === "help-button") document.getElementById("help").showModal();
-    else if (target.matches("[data-copy]")) copy(target);
+    else if (target.matches("[data-copy], [data-copy-box]")) copy(target);
     else if (target.matches("[data-close]")) target.closest(".toast").remove();
     else if (target.dataset.ask && !target.dataset.sure) {
       event.preventDefault();
@@ -234,6 +241,7 @@
   });
   document.addEventListener("keydown", onKey);
   document.addEventListener("focusout", () => setTimeout(() => { if (waiting && !document.hidden) refresh(); }, 50));
+  document.addEventListener("selectionchange", () => { if (waiting && !document.hidden && getSelection().isCollapsed) refresh(); });
   document.addEventListener("close", () => { if (waiting) refresh(); }, true);
   document.addEventListener("htmx:confirm", (event) => {
     event.preventDefault();
