@@ -59,8 +59,11 @@ def show(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Show]:
     command = [sys.executable, "-m", "tests.support.showcase", str(folder / ".penstock"), "2", "6"]
     subprocess.run(command, cwd=ROOT, check=True, timeout=100)
     with served(folder, app="tests.support.showcase:app") as up:
-        up.until(lambda: up.items("jobs?status=running"), "jobs to run")
-        ids = {name: up.items(f"jobs?status={name}")[0]["id"] for name in ("running", "failed", "completed")}
+        up.until(lambda: up.items("jobs?status=running&workflow=captions"), "jobs to run")
+        ids = {
+            name: up.items(f"jobs?status={name}&workflow=captions")[0]["id"]
+            for name in ("running", "failed", "completed")
+        }
         ids |= {name: up.items(f"calls?state={name}")[0]["id"] for name in ("quarantined", "collected")}
         ids["batch"] = up.items("batches")[0]["id"]
         yield Show(up, ids)

@@ -87,6 +87,19 @@ def test_a_job_is_cancelled_only_by_who_is_sure(up: Served, page: Page, picture:
     expect(page.locator(".actions button")).to_have_count(0)
 
 
+def test_buttons_do_without_a_script(up: Served, open_window: OpenWindow) -> None:
+    job = up.submit("books", {"title": "Camilla"})
+    up.until_job(job, "running")
+    page = open_window(up.url, java_script_enabled=False).page()
+    page.goto(f"/ui/jobs/{job}")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_role("heading", name="Cancel this job?")).to_be_visible()
+    page.get_by_role("button", name="Cancel the job").click()
+    up.until_job(job, "canceled")
+
+
 def test_a_page_follows_work_that_another_process_does(tmp_path: Path, open_window: OpenWindow) -> None:
     with served(tmp_path, "--no-worker") as up:
         page = open_window(up.url).page()

@@ -26,7 +26,7 @@ from penstock.service.dashboard.acting import MOST
 from penstock.service.dashboard.assets import FOLDER, asset
 from penstock.service.dashboard.charts import Axis, columns, stacked
 from penstock.service.dashboard.rendering import own_path, render
-from penstock.service.dashboard.wording import dollars, shape_of
+from penstock.service.dashboard.wording import coded, dollars, shape_of
 from penstock.service.sections import Section
 from tests.support.api import Api, serving
 from tests.support.house import in_a_loop
@@ -361,6 +361,18 @@ async def test_a_refusal_is_a_page_for_people_and_a_problem_for_programs(tmp_pat
 
 
 @in_a_loop
+async def test_an_address_that_makes_no_sense_is_no_mistake_of_the_service(tmp_path: Path) -> None:
+    names = "status workflow key tenant batch parent before state remote job days lock after actor action target q"
+    async with world(tmp_path) as it:
+        client = it.tab.client
+        for path in (*it.pages[:12], "/ui/find", "/ui/jobs/x", "/ui/calls/x", "/ui/batches/x"):
+            for value in ("\x00", "~", "nan~x", "-1", "%", "'", "é" * 600, "😀", "a,b,failed"):
+                asked = dict.fromkeys(names.split(), value)
+                answer = await client.get(path.partition("?")[0], params=asked)
+                assert answer.status_code in (200, 303, 404), f"{path} {value!r}: {answer.status_code}"
+
+
+@in_a_loop
 async def test_a_page_is_told_that_something_changed_and_nothing_about_what(tmp_path: Path) -> None:
     async with serving(tmp_path) as api, api.stream("/ui/live?workflow=notes") as stream:
         await stream.until("event: open")
@@ -476,6 +488,10 @@ def test_errors_that_differ_in_numbers_and_names_alone_have_one_shape() -> None:
         == ("Transient: HTTP … from render-… after … s for …")
     )
     assert shape_of(None) == "no error was kept"
+
+
+def test_words_between_backticks_are_code_and_nothing_else_is_markup() -> None:
+    assert str(coded("run `a <b>` & go")) == "run <code>a &lt;b&gt;</code> &amp; go"
 
 
 def test_money_is_written_with_as_many_digits_as_say_something() -> None:

@@ -17,6 +17,7 @@ import resource
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
@@ -38,6 +39,7 @@ MARGIN = 30.0
 """Seconds beyond everything that may take long, after which a process that was told to stop ends in any case."""
 AT_ONCE = 5.0
 """Seconds for handing back after a second signal; a step that blocks the event loop would keep us for ever."""
+LOOK_EVERY = 0.25
 KEEP_ALIVE = 75
 BACKLOG = 2048
 LARGEST_HEAD = 64 * 1024
@@ -90,40 +92,42 @@ class Ending:
     asked: int = 0
     interrupted: bool = False
     first: asyncio.Event = field(default_factory=asyncio.Event)
+    _last_moment: float | None = None
 
     @contextlib.contextmanager
     def heeding(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
 
         def heed(number: int, frame: FrameType | None) -> None:
-            # A handler of Python's own, not the loop's: it is called even while a step blocks the loop.
+            # A handler of Python's own, not the loop's: it is called even while a step blocks the loop. The next
+            # signal may come while this one is heeded, so nothing here may take a lock.
             self.asked += 1
             self.interrupted = self.interrupted or number == signal.SIGINT
             if self.asked == 1:
-                _end_after(self.at_most)
+                self._last_moment = time.monotonic() + self.at_most
                 loop.call_soon_threadsafe(self.first.set)
             elif self.asked == 2:
-                _end_after(AT_ONCE)
+                self._last_moment = time.monotonic() + AT_ONCE
                 loop.call_soon_threadsafe(self.on_second)
 
+        over = threading.Event()
+        threading.Thread(target=self._watch, args=(over,), name="penstock-ending", daemon=True).start()
         numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         before = {number: signal.signal(number, heed) for number in numbers}
         try:
             yield
         finally:
+            over.set()
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-
-def _end_after(seconds: float) -> None:
-    def end() -> None:
-        log.critical("a step does not let go: this process ends without it, and its job is taken up again")
-        logging.shutdown()
-        os._exit(1)
-
-    limit = threading.Timer(seconds, end)
-    limit.daemon = True
-    limit.start()
+    def _watch(self, over: threading.Event) -> None:
+        """In a thread of its own: a step that blocks the loop must not keep the process for ever."""
+        while not over.wait(LOOK_EVERY):
+            if self._last_moment is not None and time.monotonic() > self._last_moment:
+                log.critical("a step does not let go: this process ends without it, and its job is taken up again")
+                logging.shutdown()
+                os._exit(1)
 
 
 class _Server(uvicorn.Server):

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from penstock.app import Penstock
 from penstock.engine.errors import InvalidRequest, NotFound
+from penstock.engine.identity import storable
 from penstock.engine.model import JobRow
 from penstock.service.access.principal import Principal
 from penstock.service.dashboard.rendering import back_to, own_path
@@ -42,7 +43,7 @@ async def all_asked(
 ) -> Response:
     """The same of many jobs, at most `MOST`; who may not see a job has not named it."""
     to = own_path(back, "/ui/jobs")
-    wanted = tuple(dict.fromkeys(ids))[:MOST]
+    wanted = tuple(dict.fromkeys(filter(storable, ids)))[:MOST]
     if action not in DONE or not wanted:
         return back_to(request, to, ("refused", "choose jobs, then what to do with them"))
     store = service.penstock.engine.store

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 _STEPS = (
@@ -153,8 +153,6 @@ class Column:
     width: str
     parts: tuple[Part, ...]
     title: str
-    moment: float = 0.0
-    total: float = 0.0
 
 
 @dataclass(slots=True, frozen=True)
@@ -165,7 +163,6 @@ class Columns:
     height: int
     top: float
     lines: tuple[tuple[str, float], ...] = ()
-    marks: tuple[Tick, ...] = field(default=())
 
 
 def columns(
@@ -181,7 +178,7 @@ def columns(
     top = rounded_up(max((sum(parts.values()) for _, parts in amounts), default=0.0))
     width = 100 / max(len(amounts), 1)
     made = []
-    for n, ((moment, parts), title) in enumerate(zip(amounts, titles, strict=True)):
+    for n, ((_, parts), title) in enumerate(zip(amounts, titles, strict=True)):
         bottom = float(height)
         pieces = []
         for kind in kinds:
@@ -192,9 +189,10 @@ def columns(
             bottom -= tall
             pieces.append(Part(kind, amount, y=f"{bottom:.1f}", height=f"{tall:.1f}"))
         x, wide = n * width + width * gap / 2, width * (1 - gap)
-        made.append(Column(percent(x), percent(wide), tuple(pieces), title, moment, sum(parts.values())))
+        made.append(Column(percent(x), percent(wide), tuple(pieces), title))
     grid = tuple((f"{height - (height - 4) * n / lines:.1f}", top * n / lines) for n in range(1, lines + 1))
-    return Columns(tuple(made), height, top, grid)
+    empty = not any(parts for _, parts in amounts)
+    return Columns(tuple(made), height, top, () if empty else grid)
 
 
 def rounded_up(amount: float) -> float:

@@ -19,6 +19,7 @@ from fastapi import Request
 from jinja2 import BaseLoader, ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from penstock.service.access.guard import local_path
 from penstock.service.access.principal import Principal
 from penstock.service.dashboard import wording
 from penstock.service.dashboard.assets import PLACE, asset
@@ -72,11 +73,11 @@ def environment(sections: Sequence[Section] = ()) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        extensions=["jinja2.ext.do"],
     )
     made.filters |= {
         "iso": wording.iso,
         "clock": wording.clock,
+        "coded": wording.coded,
         "took": wording.length,
         "dollars": wording.dollars,
         "figure": wording.figure,
@@ -163,8 +164,7 @@ def _said(request: Request) -> list[tuple[str, str]]:
 
 def own_path(text: str, otherwise: str) -> str:
     """Where a form says its page is: only a path of this service, so that nobody is led elsewhere."""
-    plain = text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable() and len(text) < 2000
-    return text if plain and "\\" not in text else otherwise
+    return text if local_path(text) == text else otherwise
 
 
 _TITLES = {

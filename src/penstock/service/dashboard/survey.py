@@ -14,7 +14,8 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
-from penstock.engine.errors import OverBudget
+from penstock.engine.errors import NotFound, OverBudget
+from penstock.engine.identity import storable
 from penstock.engine.model import FINAL, STATUSES
 from penstock.service.access.guard import Reader
 from penstock.service.census import Reading
@@ -172,7 +173,10 @@ def survey_of(request: Request) -> Survey:
 
 
 async def counted(request: Request, principal: Reader) -> Snapshot:
-    """What a page shows of the whole: every page depends on it, also those of sections."""
+    """What a page shows of the whole: every page depends on it. An address that no database could hold leads
+    nowhere."""
+    if not all(storable(str(value)) for value in (*request.path_params.values(), *request.query_params.values())):
+        raise NotFound("there is nothing at this address")
     request.state.principal = principal
     return await survey_of(request).look(principal.tenant)
 

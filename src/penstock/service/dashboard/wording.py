@@ -7,12 +7,15 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
+from markupsafe import Markup
+
 from penstock.engine.model import Job, JobRow, Progress
 from penstock.times import ago, length
 
 __all__ = [
     "ago",
     "clock",
+    "coded",
     "compact",
     "dollars",
     "figure",
@@ -81,6 +84,12 @@ def given_key(job: Job | JobRow) -> str:
 
 def pretty(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2, sort_keys=False, default=str)
+
+
+def coded(text: str) -> Markup:
+    """What stands between backticks as code; everything escaped."""
+    parts = text.split("`")
+    return Markup("").join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))
 
 
 def shape_of(error: str | None) -> str:

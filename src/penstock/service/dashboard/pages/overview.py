@@ -79,6 +79,7 @@ async def overview(request: Request, service: Serving, principal: Reader, snapsh
         running=running,
         failed=failed,
         live=LIVE,
+        first=next(iter(sorted(penstock.workflows)), "WORKFLOW"),
         feed="/ui/live",
         every=2000,
     )

@@ -157,6 +157,27 @@
     }
   };
 
+  // A request that no service answers, or that a newer one replaced, swaps nothing. Who pressed a button is told.
+  const fetched = (ctx) => async (url, options) => {
+    try {
+      return await fetch(url, options);
+    } catch (error) {
+      if (error.name !== "AbortError") {
+        pulse("polling", "out of reach");
+        if (ctx.request.method !== "GET") sayUnreachable();
+      }
+      return new Response(null, { status: 204 });
+    }
+  };
+  const sayUnreachable = () => {
+    const toast = document.createElement("div"), words = document.createElement("p");
+    toast.className = "toast refused";
+    words.textContent = "The service does not answer: nothing was changed, or nobody knows yet. Look again when it does.";
+    toast.append(words);
+    document.getElementById("said").append(toast);
+    setTimeout(() => toast.remove(), 12000);
+  };
+
   // Asking first.
   const ask = (words, does) => new Promise((resolve) => {
     const dialog = document.getElementById("confirm");
@@ -247,6 +268,10 @@
     event.preventDefault();
     const { ctx, issueRequest, dropRequest } = event.detail;
     ask(ctx.confirm, ctx.sourceElement.dataset.does).then((sure) => (sure ? issueRequest() : dropRequest()));
+  });
+  document.addEventListener("htmx:config:request", (event) => {
+    const { ctx } = event.detail;
+    ctx.fetch = fetched(ctx);
   });
   document.addEventListener("htmx:after:swap", afterSwap);
 
