@@ -202,3 +202,22 @@ def dearest_first(costs: Sequence[Cost], by: Sequence[str]) -> list[Cost]:
     """Days stay in their order."""
     days = [n for n, name in enumerate(by) if name == "day"]
     return sorted(costs, key=lambda cost: ([cost.group[n] for n in days], -cost.cost, cost.group))
+
+
+CALL_MEANINGS = {
+    "intent": "about to be sent, or nobody knows yet whether it was",
+    "unsent": "the other side did not take it; it is sent again",
+    "submitted": "the other side has it",
+    "running": "the other side works on it",
+    "overdue": "still running, longer than it should",
+    "succeeded": "done there; its result is not here yet",
+    "quarantined": "nobody knows what became of it; a person decides",
+    "collected": "its result is here",
+    "failed": "the other side could not do it",
+    "expired": "the other side gave up on it",
+    "cancelled": "stopped",
+    "absent": "never arrived there; the next attempt is made",
+    "lost": "nobody knows, and it cannot be looked up: counted as paid",
+    "discarded": "a person gave up on it",
+}
+"""What each state of a remote call says, in a few words."""

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.call_views import CALL_STYLES, MEANINGS
+from penstock.cli.call_views import CALL_STYLES
 from penstock.engine.call import STATES, Call
+from penstock.shapes import CALL_MEANINGS
 from tests.support.cli import PENSTOCK
 from tests.support.shop import ShopCli, Stock, opened_shop
 
@@ -113,7 +114,7 @@ def test_everything_about_one_call(every_state: tuple[ShopCli, dict[str, Call]])
 
 
 def test_every_state_has_a_colour_and_a_meaning() -> None:
-    assert set(CALL_STYLES) == set(MEANINGS) == set(STATES)
+    assert set(CALL_STYLES) == set(CALL_MEANINGS) == set(STATES)
 
 
 def test_a_job_shows_its_calls_and_what_they_cost(every_state: tuple[ShopCli, dict[str, Call]]) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from penstock.cli.upkeep import LONGEST_PAUSE, Verdict, judge
 from penstock.cli.waiting_views import shares
+from penstock.delivery.upkeep import LONGEST_PAUSE, Verdict, judge
 from penstock.engine.watch import EXIT_STUCK
 from tests.support.cli import PENSTOCK, Cli
 

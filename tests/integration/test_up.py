@@ -16,9 +16,9 @@ import psutil
 import pytest
 
 from penstock import Penstock
-from penstock.cli.upkeep import FIRST_PAUSE, LONGEST_PAUSE, Place, Verdict, judge
 from penstock.config import Settings
 from penstock.config.settings import ServiceSettings
+from penstock.delivery.upkeep import FIRST_PAUSE, LONGEST_PAUSE, Place, Verdict, judge
 from penstock.engine.watch import EXIT_STUCK
 from penstock.service import front, server
 from penstock.service.live import LiveFeed

@@ -142,8 +142,12 @@ ALLOWED = {
     "outputs": {"outputs", "engine"},
     "remote": {"remote", "engine", "store.protocol", "outputs", "config.duration"},
     "gemini_local": {"gemini_local", "engine.clock", "engine.errors", "remote.pool"},
+    "service": {
+        "service", "engine", "store.protocol", "store.encoding", "config", "app", "delivery", "remote", "telemetry",
+        "shapes", "times",
+    },
     "simulation": {"simulation", "engine", "store", "delivery", "outputs", "remote", "gemini_local", "app"},
-}
+}  # fmt: skip
 
 
 def test_imports_point_one_way() -> None:

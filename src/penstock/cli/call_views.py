@@ -11,6 +11,7 @@ from penstock.cli.sheets import show_sheet
 from penstock.engine.budget import dollars, scope_of
 from penstock.engine.call import LIVE, Call, CallRow, held_by, label_of, view
 from penstock.engine.model import DEFAULT_TENANT
+from penstock.shapes import CALL_MEANINGS
 from penstock.times import ago, length, local, local_and_ago
 
 CALL_STYLES = {
@@ -35,23 +36,6 @@ LONGEST_KEY = 20
 ON_A_TERMINAL = (
     "ID", "STATE", "TENANT", "REMOTE", "CALL", "JOB KEY", "JOB", "PROVIDER ID", "AGE", "NEXT LOOK", "COST",
 )  # fmt: skip
-
-MEANINGS = {
-    "intent": "about to be sent, or nobody knows yet whether it was",
-    "unsent": "the other side did not take it; it is sent again",
-    "submitted": "the other side has it",
-    "running": "the other side works on it",
-    "overdue": "still running, longer than it should",
-    "succeeded": "done there; its result is not here yet",
-    "quarantined": "nobody knows what became of it; a person decides",
-    "collected": "its result is here",
-    "failed": "the other side could not do it",
-    "expired": "the other side gave up on it",
-    "cancelled": "stopped",
-    "absent": "never arrived there; the next attempt is made",
-    "lost": "nobody knows, and it cannot be looked up: counted as paid",
-    "discarded": "a person gave up on it",
-}
 
 
 def called(call: Call) -> str:
@@ -136,7 +120,7 @@ def _facts(row: CallRow, now: float) -> list[tuple[str, str]]:
         ("remote", call.remote),
         ("key", call.key),
         ("attempt", str(call.attempt) if call.attempt > 1 else None),
-        ("state", f"{state_text(call)} ({MEANINGS[call.state]})"),
+        ("state", f"{state_text(call)} ({CALL_MEANINGS[call.state]})"),
         ("to do", _nothing_to_do(row, now) if call.state == "intent" else None),
         ("error", call.error),
         ("job", f"{call.job} ({call.workflow})"),

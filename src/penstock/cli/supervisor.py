@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any, cast
 
-from penstock.cli.upkeep import AT_ONCE, COMMAND, MARGIN, Place, cause, told
+from penstock.delivery.upkeep import AT_ONCE, COMMAND, MARGIN, Place, cause, told
 
 log = logging.getLogger("penstock.worker")
 

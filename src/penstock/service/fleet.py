@@ -14,7 +14,7 @@ import subprocess
 import time
 from typing import Any
 
-from penstock.cli.upkeep import AT_ONCE, COMMAND, MARGIN, Place, cause, told
+from penstock.delivery.upkeep import AT_ONCE, COMMAND, MARGIN, Place, cause, told
 
 log = logging.getLogger("penstock.service")
 

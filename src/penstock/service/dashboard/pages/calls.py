@@ -8,7 +8,6 @@ from fastapi import APIRouter, Form, Request
 from pydantic_core import from_json
 from starlette.responses import Response
 
-from penstock.cli.call_views import MEANINGS
 from penstock.engine.call import DECISIONS, ENDED, LIVE, STATES, UNDER_WAY, Call, CallRow, held_by, label_of, view
 from penstock.engine.errors import NotFound
 from penstock.service.access.guard import Operator, Reader
@@ -18,6 +17,7 @@ from penstock.service.dashboard.charts import Axis
 from penstock.service.dashboard.rendering import link, render
 from penstock.service.dashboard.timelines import track_of_call
 from penstock.service.state import Service, Serving
+from penstock.shapes import CALL_MEANINGS
 from penstock.store.protocol import CallFilter
 
 router = APIRouter()
@@ -72,7 +72,7 @@ async def calls_page(
         axis=axis,
         filters=filters,
         shown=SHOWN,
-        meanings=MEANINGS,
+        meanings=CALL_MEANINGS,
         remotes=sorted({call.remote for call in calls} | ({remote} if remote else set())),
         older=link("/ui/calls", **filters, before=f"{last.created}~{last.id}") if last and len(rows) > PAGE else "",
         newest=link("/ui/calls", **filters) if before else "",
@@ -115,7 +115,7 @@ async def call_page(request: Request, service: Serving, principal: Reader, call_
         prepared=from_json(row.prepared),
         label=label_of(call.id),
         holds=held_by(row) if call.state in LIVE else [],
-        meaning=MEANINGS[call.state],
+        meaning=CALL_MEANINGS[call.state],
         axis=axis,
         tracks=[(other, track_of_call(other, axis, now)) for other in attempts],
         decides=call.state == "quarantined" and principal.may("operate"),
