@@ -60,7 +60,7 @@ def test_webhooks_as_the_environment_writes_them(tmp_path: Path) -> None:
     "told", ["hush-hush", '{"pager": {"secret": "hush-hush"}}', '{"a": {"url": "http://b", "secret": "hush-hush"}}']
 )
 def test_a_wrong_webhook_shows_no_secret(tmp_path: Path, told: str) -> None:
-    with pytest.raises(InvalidConfiguration, match="^webhooks") as refused:
+    with pytest.raises(InvalidConfiguration, match=r"^webhooks") as refused:
         load(cwd=tmp_path, environ={"PENSTOCK_WEBHOOKS": told})
     assert "hush" not in str(refused.value)
 

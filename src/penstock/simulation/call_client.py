@@ -90,7 +90,8 @@ async def decide(app: Penstock, world: World) -> None:
     """What is quarantined is looked up at the provider, and decided; in time of peace budgets are raised too."""
     for row in [row for row in world.checker.view.calls.values() if row.state == "quarantined"]:
         works = world.providers[row.remote].of(f"penstock-{row.id}")
-        if works and world.rng.random() < 0.8:
+        # What was adopted before, and is in doubt again, is not to be had.
+        if works and row.decided_by is None and world.rng.random() < 0.8:
             decision, provider_id = "adopt", works[0].id
         else:
             decision, provider_id = world.rng.choice(["discard"] if works else ["resubmit", "discard"]), None

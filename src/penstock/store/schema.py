@@ -82,7 +82,6 @@ _partial("jobs_due", ("due",), "due IS NOT NULL AND phase IN ('timed', 'held')")
 _partial("jobs_batch_slot", ("batch_slot",), "batch_slot IS NOT NULL")
 _partial("jobs_stopped", ("status", "id"), "status IN ('failed', 'paused', 'canceling', 'canceled')")
 _partial("jobs_children", ("parent", "id"), "parent IS NOT NULL")
-_partial("jobs_children", ("parent", "id"), "parent IS NOT NULL")
 _partial("jobs_finished", ("finished",), "finished IS NOT NULL AND lane <> ''")
 
 history = Table(

@@ -194,7 +194,6 @@ CREATE TABLE holds (
 );
 CREATE INDEX ix_holds_call ON holds (call);
 UPDATE alembic_version SET version_num='0002' WHERE alembic_version.version_num = '0001';
-CREATE INDEX jobs_children ON jobs (parent, id) WHERE parent IS NOT NULL;
 CREATE TABLE answers (
     scope TEXT COLLATE "C" NOT NULL,
     key TEXT COLLATE "C" NOT NULL,

@@ -199,7 +199,6 @@ CREATE TABLE history (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, job TEXT NO
 INSERT INTO history SELECT * FROM old_history ORDER BY id;
 DROP TABLE old_history;
 CREATE INDEX ix_history_job ON history (job);
-CREATE INDEX jobs_children ON jobs (parent, id) WHERE parent IS NOT NULL;
 CREATE TABLE answers (
     scope TEXT NOT NULL,
     "key" TEXT NOT NULL,

@@ -35,14 +35,6 @@ def upgrade() -> None:
         op.execute("INSERT INTO history SELECT * FROM old_history ORDER BY id")
         op.execute("DROP TABLE old_history")
         op.execute("CREATE INDEX ix_history_job ON history (job)")
-    op.create_index(
-        "jobs_children",
-        "jobs",
-        ["parent", "id"],
-        unique=False,
-        sqlite_where=sa.text("parent IS NOT NULL"),
-        postgresql_where=sa.text("parent IS NOT NULL"),
-    )
     op.create_table(
         "answers",
         sa.Column("scope", TEXT, nullable=False),
