@@ -100,13 +100,14 @@ def report(found: Found, count: int, options: Options, took: float) -> str:
             line += [figure(one.p50), figure(one.p99), figure(one.a_second)]
         lines.append(line)
     headings = ["", *(f"{what}, {n} at once" for n in AT_ONCE for what in ("p50 ms", "p99 ms", "requests/s"))]
-    kind = "one short round: rough figures" if options.quick else f"medians of {options.rounds} rounds"
+    rounds = "one round" if options.rounds == 1 else f"medians of {options.rounds} rounds"
+    kind = "one short round: rough figures" if options.quick else rounds
     return "\n".join([
         table(headings, lines),
         "",
         f"{count:,} jobs in the store when a round begins; "
         f"meanwhile {figure(median(found.jobs))} jobs/s ran in another process",
-        f"live changes: {figure(median(found.events))} events/s to one listener; "
+        f"live changes: {figure(median(found.events))} events/s to one listener, summed up by the feed; "
         f"the service's memory at the end: {figure(median(found.megabytes))} MB",
         f"{kind}, asked by {tool()}; {os.cpu_count()} cores, Python {platform.python_version()}, {took:.0f} s in all",
     ])  # fmt: skip

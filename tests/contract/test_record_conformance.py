@@ -26,7 +26,6 @@ from penstock.store.protocol import (
     SessionRow,
     TokenRow,
 )
-from penstock.store.records import with_tenant
 
 LENGTH = 60
 
@@ -46,23 +45,19 @@ class DoesItTwiceInAGroup(MemoryStore):
 
 
 class RemembersRefusals(MemoryStore):
-    def _recall(self, ops: Sequence[Op]) -> dict[int, Any]:
-        refused = {
-            (op.once.scope, op.once.key): answer
-            for op, answer in getattr(self, "refusals", [])
-            if isinstance(op, Asked) and op.once is not None
-        }
-        found = super()._recall(ops)
-        for place, op in enumerate(ops):
-            if isinstance(op, Asked) and op.once is not None and (op.once.scope, op.once.key) in refused:
-                found[place] = refused[op.once.scope, op.once.key]
-        return found
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.refused: dict[tuple[str, str], PenstockError] = {}
 
     def _asked(self, op: Asked) -> Any:
+        key = None if op.once is None else (op.once.scope, op.once.key)
+        if key is not None and key in self.refused:
+            raise self.refused[key]
         try:
             return super()._asked(op)
         except PenstockError as refused:
-            self.refusals = [*getattr(self, "refusals", []), (op, refused)]
+            if key is not None:
+                self.refused[key] = refused
             raise
 
     _DO: ClassVar[Any] = {**MemoryStore._DO, Asked: _asked}
@@ -70,12 +65,14 @@ class RemembersRefusals(MemoryStore):
 
 class TakesAnyDigest(MemoryStore):
     def _recall(self, ops: Sequence[Op]) -> dict[int, Any]:
-        alike = []
-        for op in ops:
-            known = self.answer_rows.get((op.once.scope, op.once.key)) if isinstance(op, Asked) and op.once else None
-            same = isinstance(op, Asked) and op.once is not None and known is not None
-            alike.append(replace(op, once=replace(op.once, digest=known[0])) if same else op)  # type: ignore[index]
-        return super()._recall(alike)
+        return super()._recall([self._alike(op) for op in ops])
+
+    def _alike(self, op: Op) -> Op:
+        once = op.once if isinstance(op, Asked) else None
+        known = None if once is None else self.answer_rows.get((once.scope, once.key))
+        if not isinstance(op, Asked) or once is None or known is None:
+            return op
+        return replace(op, once=replace(once, digest=known[0]))
 
 
 class NeverForgetsAnAnswer(MemoryStore):
@@ -91,7 +88,7 @@ class AuditsRefusals(MemoryStore):
             return super()._asked(op)
         except PenstockError:
             if op.audit is not None:
-                self._entries.append(with_tenant(op, None))
+                self._entries.append(op.audit)
             raise
 
     _DO: ClassVar[Any] = {**MemoryStore._DO, Asked: _asked}
@@ -100,10 +97,10 @@ class AuditsRefusals(MemoryStore):
 class AuditsWhatItRecalls(MemoryStore):
     def _recall(self, ops: Sequence[Op]) -> dict[int, Any]:
         found = super()._recall(ops)
-        for place, answer in found.items():
+        for place in found:
             op = ops[place]
             if isinstance(op, Asked) and op.audit is not None:
-                self._entries.append(with_tenant(op, answer))
+                self._entries.append(op.audit)
         return found
 
 

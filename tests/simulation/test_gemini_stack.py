@@ -23,7 +23,7 @@ from penstock.engine.retry import Retry
 from penstock.remote.gemini.requests import generate_request
 from penstock.remote.gemini.results import read_rows
 from penstock.simulation import Violation, World, expect, simulate
-from penstock.simulation.gemini import NAME, GeminiStack
+from penstock.simulation.gemini import NAME, PATIENCE, GeminiStack
 from tests.simulation.test_planted_call_bugs import make_again_what_is_ambiguous, take_an_early_listing_for_proof
 
 CRASHES = {
@@ -125,6 +125,7 @@ def run(seed: int, *faults: dict[str, Any]) -> None:
             seed=seed,
             faults=CRASHES,
             workers=2,
+            patience=PATIENCE,
             providers=stack.providers,
             remotes=stack.remotes,
             folder=stack.folder,
@@ -143,6 +144,13 @@ def check_the_servers_own_books(stack: GeminiStack) -> None:
 @pytest.mark.parametrize("number", range(len(FAULTS)), ids=[f"{fault['kind']}-{n}" for n, fault in enumerate(FAULTS)])
 def test_every_fault_alone(number: int) -> None:
     run(number, FAULTS[number])
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", [117, 209, 264])
+def test_a_result_that_is_gone_for_good_is_given_up(seed: int) -> None:
+    """Seeds of slow workers, and of a person who adopts the call before they discard it."""
+    run(seed, {"kind": "result_gone", "rate": 0.3})
 
 
 @pytest.mark.parametrize("bug", [make_again_what_is_ambiguous, take_an_early_listing_for_proof])

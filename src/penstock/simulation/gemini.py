@@ -23,6 +23,7 @@ from penstock.remote.gemini.client import GeminiClient
 from penstock.remote.gemini.settings import GeminiSettings
 from penstock.remote.prices import Prices, load_prices
 from penstock.remote.protocol import Remote
+from penstock.remote.tending import MOST_STRIKES
 from penstock.simulation.clock import SimClock
 from penstock.simulation.providers import Provider, Work
 from penstock.simulation.world import Machine, World
@@ -46,6 +47,13 @@ QUICK = GeminiSettings(
     overdue_after=15.0,
 )
 PACE = Pace(pending_for=0.3, running_for=0.7, expires_after=60.0)
+
+SLOWEST_LOOK = 6.0
+"""Seconds from one look at a call to the next, by workers that look only when they sweep."""
+
+PATIENCE = 2.5 * MOST_STRIKES * SLOWEST_LOOK
+"""Seconds of peace in which all must end. A result that is gone for good is asked for `MOST_STRIKES` times before a
+person decides, and as often again when they adopt it."""
 
 _OUTCOMES = {"SUCCEEDED": "succeeded", "FAILED": "failed", "EXPIRED": "expired", "CANCELLED": "cancelled"}
 _COUNTED = ("ok", "api_error", "blocked", "truncated", "invalid", "missing")
@@ -150,8 +158,8 @@ def _label(request: httpx2.Request) -> str | None:
 
 
 class GeminiStack:
-    """For `simulate(..., providers=stack.providers, remotes=stack.remotes, folder=stack.folder)`; the scenario begins
-    with `start` and ends with `calm`."""
+    """For `simulate(..., providers=stack.providers, remotes=stack.remotes, folder=stack.folder, patience=PATIENCE)`; the
+    scenario begins with `start` and ends with `calm`."""
 
     def __init__(self, folder: Path, faults: Sequence[Mapping[str, Any]]) -> None:
         self.folder = folder

@@ -15,6 +15,7 @@ from typing import Any
 
 from penstock.engine.audit import AuditEntry, AuditRow
 from penstock.engine.model import JobRow
+from penstock.store.conformance_calls import EVERYTHING
 from penstock.store.protocol import (
     AddMeters,
     Announce,
@@ -41,8 +42,6 @@ from penstock.store.protocol import (
     TouchToken,
 )
 from penstock.store.records import ANSWERS_KEPT, SERIES_KEPT
-
-EVERYTHING = 100_000
 
 _NAMES = ("ci", "Ops", "ops")
 _METERS = ("ticks", "Ticks")
