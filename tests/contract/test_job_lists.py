@@ -200,6 +200,7 @@ def numbered(sql: str) -> str:
 
 def most_rows(plan: str) -> int:
     """The most rows that any part of a plan has read."""
+
     def of(node: dict[str, Any]) -> int:
         read = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
         return max([read, *(of(child) for child in node.get("Plans", []))])

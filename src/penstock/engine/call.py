@@ -354,6 +354,8 @@ def learn(row: CallRow, fact: Fact, *, now: float, superseded: bool) -> bool:
     if fact.kind in DECISIONS:
         _check_decision(row, fact)
     after = MOVES[fact.kind].get(row.state)
+    # Given up before, it turned up, and a person gives it up again: once more was enough.
+    final = fact.kind in DECISIONS and bool(row.unwanted) and row.decided_by is not None
     if fact.intent is not None and fact.intent != row.submit_before:
         return False
     if fact.kind == "collected" and row.state in ENDED and row.state != "collected":
@@ -376,7 +378,7 @@ def learn(row: CallRow, fact: Fact, *, now: float, superseded: bool) -> bool:
     row.checked = now
     if fact.error is not None:
         row.error = made_storable(fact.error[:2000])
-    if fact.look_in is not None and (row.state in LIVE or may_turn_up(row)):
+    if fact.look_in is not None and (row.state in LIVE or (may_turn_up(row) and not final)):
         row.due = _next_look(row, fact, now)
     return True
 

@@ -158,8 +158,8 @@ def _label(request: httpx2.Request) -> str | None:
 
 
 class GeminiStack:
-    """For `simulate(..., providers=stack.providers, remotes=stack.remotes, folder=stack.folder, patience=PATIENCE)`; the
-    scenario begins with `start` and ends with `calm`."""
+    """For `simulate(..., providers=stack.providers, remotes=stack.remotes, folder=stack.folder, patience=PATIENCE)`.
+    The scenario begins with `start` and ends with `calm`."""
 
     def __init__(self, folder: Path, faults: Sequence[Mapping[str, Any]]) -> None:
         self.folder = folder

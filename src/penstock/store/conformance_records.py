@@ -130,7 +130,8 @@ class RecordOperations:
             return Submit(tuple(replace(new, id=self._id()) for new in op.jobs))
         if isinstance(op, OpenBatch):
             batch_id = self._id()
-            return replace(op, id=batch_id, key=batch_id if op.key == op.id else op.key)
+            then = None if op.then is None else replace(op.then, id=self._id())
+            return replace(op, id=batch_id, key=batch_id if op.key == op.id else op.key, then=then)
         assert isinstance(op, RetryBatch)
         return replace(op, new_id=self._id())
 
@@ -246,13 +247,14 @@ class RecordOperations:
             f"series({names!r}, {since})": lambda s: s.series(names, since),
             f"backlog({most})": lambda s: s.backlog(most),
         }
-        for session in self._sessions[-5:]:
+        sessions = self._sessions[-5:]
+        for session in rng.sample(sessions, min(2, len(sessions))):
             asked[f"session({session!r})"] = lambda s, session=session: s.session(session)  # type: ignore[misc]
-        for name in (*_CURSORS, "nobody"):
-            asked[f"cursor({name!r})"] = lambda s, name=name: s.cursor(name)  # type: ignore[misc]
+        cursor = rng.choice((*_CURSORS, "nobody"))
+        asked[f"cursor({cursor!r})"] = lambda s: s.cursor(cursor)
         for job in jobs:
-            asked[f"logs({job!r})"] = lambda s, job=job: s.logs(job)  # type: ignore[misc]
-            asked[f"logs({job!r}, limit=2)"] = lambda s, job=job: s.logs(job, limit=2)  # type: ignore[misc]
+            limit = rng.choice((2, 1000))
+            asked[f"logs({job!r}, limit={limit})"] = lambda s, job=job, limit=limit: s.logs(job, limit=limit)  # type: ignore[misc]
         return asked
 
     def _maybe(self, chance: float) -> bool:
