@@ -125,16 +125,15 @@ def test_what_has_ended_is_looked_at_no_more_unless_it_may_turn_up(ended: str) -
             assert row.due == (NOW + 60 if ended in ("absent", "discarded") else None), (state, kind)
 
 
-@pytest.mark.parametrize(("decision", "ended"), [("discard", "discarded"), ("resubmit", "absent")])
-def test_what_turns_up_and_is_given_up_again_is_looked_for_no_more(decision: str, ended: str) -> None:
+def test_what_turns_up_and_is_discarded_again_is_looked_for_no_more() -> None:
     row = call("quarantined")
-    told(row, decision, look_in=60.0, actor="me")
-    assert (row.state, row.due) == (ended, NOW + 60)
-    learn(row, Fact(call="c", kind="found", provider_id="p1", look_in=0.0), now=NOW, superseded=True)
+    told(row, "discard", look_in=60.0, actor="me")
+    assert (row.state, row.due) == ("discarded", NOW + 60)
+    told(row, "found", provider_id="p1", look_in=0.0)
     told(row, "succeeded")
     told(row, "doubted")
-    told(row, decision, look_in=60.0, actor="me")
-    assert (row.state, row.due) == (ended, None)
+    told(row, "discard", look_in=60.0, actor="me")
+    assert (row.state, row.due) == ("discarded", None)
 
 
 def test_a_call_that_was_not_wanted_and_never_arrived_is_cancelled_not_repeated() -> None:

@@ -78,6 +78,8 @@ _WHOLE_JOBS = {
 }
 """Whole jobs come as one JSON text, which is parsed faster than rows are fetched one by one."""
 _WATCH_EVERY = 0.02
+READERS = 4
+"""Questions that are answered at the same time: a slow one must not keep the others waiting."""
 
 
 class SqliteStore(Reading):
@@ -89,9 +91,9 @@ class SqliteStore(Reading):
         self.clock = clock or SystemClock()
         self._inline = inline
         self._write: sqlite3.Connection | None = None
-        self._read: sqlite3.Connection | None = None
+        self._idle: list[sqlite3.Connection] = []
         self._disk = ThreadPoolExecutor(1, "penstock-disk")
-        self._reader = ThreadPoolExecutor(1, "penstock-read")
+        self._readers = ThreadPoolExecutor(READERS, "penstock-read")
         self._turn = asyncio.Lock()
         self._listeners: list[Callable[[set[str]], None]] = []
         self._watcher: asyncio.Task[None] | None = None
@@ -105,7 +107,6 @@ class SqliteStore(Reading):
         with _translated(self.url):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._write = connect(self.path)
-            self._read = connect(self.path)
             self._bring_up_to_date(self._write)
 
     def _bring_up_to_date(self, connection: sqlite3.Connection) -> None:
@@ -134,16 +135,15 @@ class SqliteStore(Reading):
             self._watcher.cancel()
             self._watcher = None
         async with self._turn:
-            await self._off_loop(self._reader, self._close_connection, self._read)
-            await self._off_loop(self._disk, self._close_connection, self._write)
-            self._read = self._write = None
+            write, self._write = self._write, None
+            await self._off_loop(self._disk, self._close_connections, write)
         self._disk.shutdown(wait=False)
-        self._reader.shutdown(wait=False)
 
-    @staticmethod
-    def _close_connection(connection: sqlite3.Connection | None) -> None:
-        if connection is not None:
+    def _close_connections(self, write: sqlite3.Connection | None) -> None:
+        self._readers.shutdown(wait=True)
+        for connection in self._idle if write is None else (*self._idle, write):
             connection.close()
+        self._idle.clear()
 
     async def apply(self, ops: Sequence[Op], *, replay: bool = False) -> Applied:
         connection = self._opened(self._write)
@@ -174,10 +174,21 @@ class SqliteStore(Reading):
         return to_the_tick(self.clock.now())
 
     async def rows(self, sql: str, args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        """A question: on the reading connection, off the event loop."""
-        connection = self._opened(self._read)
+        """A question: on a reading connection, off the event loop."""
+        self._opened(self._write)
         with _translated(self.url):
-            return await self._off_loop(self._reader, lambda: connection.execute(sql, _bound(args)).fetchall())
+            return await self._off_loop(self._readers, self._answer, sql, args)
+
+    def _answer(self, sql: str, args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """The connection that was used last is used first: what it has read is still at hand."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = connect(self.path)
+        try:
+            return connection.execute(sql, _bound(args)).fetchall()
+        finally:
+            self._idle.append(connection)
 
     def day_of(self, column: str) -> str:
         # To the second: of a part of one, SQLite makes the next day before it has come.
