@@ -55,7 +55,7 @@ def quick_folder(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.parametrize("first", range(0, 240, 40))
+@pytest.mark.parametrize("first", range(0, 240, 20))
 def test_sqlite_answers_as_the_oracle(first: int, quick_folder: Path) -> None:
     empty = quick_folder / "empty.db"
 
@@ -74,13 +74,13 @@ def test_sqlite_answers_as_the_oracle(first: int, quick_folder: Path) -> None:
         made = SqliteStore(empty, inline=True)
         await made.open()
         await made.close()
-        for seed in range(first, first + 40):
+        for seed in range(first, first + 20):
             await conform(seed)
 
     asyncio.run(all_seeds())
 
 
-@pytest.mark.parametrize("first", range(1000, 1020, 5))
+@pytest.mark.parametrize("first", range(1000, 1020, 2))
 def test_postgres_answers_as_the_oracle(first: int, postgres_url: str) -> None:
     async def all_seeds() -> None:
         clock = ManualClock(BEFORE_MIDNIGHT)
@@ -88,7 +88,7 @@ def test_postgres_answers_as_the_oracle(first: int, postgres_url: str) -> None:
         await store.open()
         cleaner = await asyncpg.connect(postgres_url)
         try:
-            for seed in range(first, first + 5):
+            for seed in range(first, first + 2):
                 await compare(MemoryStore(clock), store, clock=clock, seed=seed, length=LENGTH)
                 await cleaner.execute("TRUNCATE " + ", ".join(table.name for table in metadata.sorted_tables))
         finally:
@@ -103,7 +103,7 @@ def test_sequences_reach_every_operation_done_and_refused() -> None:
     coverage = Coverage()
 
     async def look() -> None:
-        for seed in range(200):
+        for seed in range(300):
             clock = ManualClock()
             oracle, same = MemoryStore(clock), MemoryStore(clock)
             coverage.update(await compare(oracle, same, clock=clock, seed=seed, length=LENGTH))

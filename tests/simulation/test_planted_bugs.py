@@ -148,7 +148,7 @@ PLANTED = [
     Planted(forget_to_wake, 500),
     Planted(forget_a_timer, 300),
     Planted(remember_answers_apart, 300),
-    Planted(audit_each_try, 300),
+    Planted(audit_each_try, 800),
     Planted(audit_what_was_refused, 300),
 ]
 

@@ -114,19 +114,19 @@ class Meters:
         if row.epoch == 1 and row.started is not None:
             self.observe("queue_seconds", (row.workflow,), row.started - row.created)
 
-    def ticked(self, row: JobRow, move: Move, after: JobRow | None) -> None:
-        """A tick of `row` ended as `move`, and left the job as `after`; None: it could not be stored. The hot path: how
-        many there were and how long they took is one list for each outcome, told apart in `totals`."""
+    def ticked(self, workflow: str, step: str, move: Move, after: JobRow | None) -> None:
+        """A tick of `step` ended as `move`, and left the job as `after`; None: it could not be stored. The hot path:
+        how many there were and how long they took is one list for each outcome, told apart in `totals`."""
         outcome: str = move.kind if not move.throttled else "throttled"
         if after is None:
             outcome = "lost"
         elif after.finished is not None:
-            self.add("jobs_ended", (row.workflow, after.status))
+            self.add("jobs_ended", (workflow, after.status))
         took = move.took
         try:
-            spread = self._spread["ticks", row.workflow, row.step, outcome]
+            spread = self._spread["ticks", workflow, step, outcome]
         except KeyError:
-            self.observe("ticks", (row.workflow, row.step, outcome), took)
+            self.observe("ticks", (workflow, step, outcome), took)
             return
         spread[bisect_left(_TICK_BOUNDS, took)] += 1
         if took > 0:

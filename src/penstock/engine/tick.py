@@ -103,13 +103,15 @@ class Tick:
                 move = await self._decide()
                 if self.abandoned:
                     return None
+                # The store may write what was decided into the very row that is known here.
+                ran = self.row.step
                 try:
                     # A checkpoint that was cut off may have landed: then the row is not what this tick knows.
                     known = None if self.context._closed is not None else self.context._row
                     landed: Landed | None = await engine.group.do(Commit(move, known))
                 except Exception as error:
                     landed = await self._stored_after(error, move)
-                self._count(move, landed)
+                self._count(ran, move, landed)
                 if landed is not None and (names := self.context._take_outputs()):
                     await engine.publish(names)
                 if landed is None:
@@ -127,9 +129,9 @@ class Tick:
             if engine.ticks.get(job) is self:
                 del engine.ticks[job]
 
-    def _count(self, move: Move, landed: Landed | None) -> None:
+    def _count(self, step: str, move: Move, landed: Landed | None) -> None:
         after = None if landed is None else landed.row
-        self.engine.meters.ticked(self.row, move, after)
+        self.engine.meters.ticked(self.workflow.name, step, move, after)
         if self.span is not None:
             self.span.end("lost" if after is None else outcome_of(move), error=move.error, after=after)
 
@@ -296,7 +298,7 @@ class Tick:
         limit = step.hard_timeout or 0.0
         move = self._failure(StepTimeout(f"step {step.name!r} was stopped after its hard limit of {limit:g} s"), step)
         self.context._close(f"it ran past its hard limit of {limit:g} s and the job was taken away from it")
-        self._count(move, await self._store(move))
+        self._count(step.name, move, await self._store(move))
 
 
 def told_error(error: BaseException) -> str:

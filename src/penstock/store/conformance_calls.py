@@ -116,7 +116,10 @@ class CallOperations:
             return None
         live = [call for call in self._calls if call.state in LIVE]
         awaited = [call for call in live if call.job in self._jobs and self._jobs[call.job].status == "waiting"]
+        unwanted = [call for call in live if call.unwanted]
         chosen = awaited if awaited and self._maybe(0.3) else live if live and self._maybe(0.75) else self._calls
+        if unwanted and self._maybe(0.25):
+            chosen = unwanted
         call = rng.choice(chosen)
         kind = rng.choice(_LIKELY.get(call.state, _KINDS) if self._maybe(0.85) else _KINDS)
         return self._tell(

@@ -130,7 +130,7 @@ class PostgresStore(Reading):
         return await self._readers.fetch(_numbered(sql), args)
 
     def day_of(self, column: str) -> str:
-        return f"to_char(to_timestamp({column}) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
+        return f"CAST(floor({column} / 86400) AS bigint)"
 
     def on_change(self, listener: Callable[[set[str]], None]) -> Callable[[], None]:
         """What this store itself has committed is not told: its caller has the hints already."""

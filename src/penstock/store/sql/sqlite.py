@@ -191,8 +191,7 @@ class SqliteStore(Reading):
             self._idle.append(connection)
 
     def day_of(self, column: str) -> str:
-        # To the second: of a part of one, SQLite makes the next day before it has come.
-        return f"strftime('%Y-%m-%d', CAST({column} AS INTEGER), 'unixepoch')"
+        return f"CAST({column} / 86400 AS INTEGER)"
 
     def on_change(self, listener: Callable[[set[str]], None]) -> Callable[[], None]:
         """`PRAGMA data_version` changes when another connection has committed: cheap to ask, and it needs no server."""
