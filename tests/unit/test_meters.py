@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -222,6 +223,36 @@ def test_ticks_count_by_how_they_ended_and_jobs_when_they_are_final() -> None:
     assert value(counts, "jobs_ended", workflow="w", status="canceled") == 1
     for name, seen in (("queue_seconds", 5), ("tick_seconds", 12)):
         assert sum(n for (key, _), n in counts.items() if key == f"{name}_bucket") == seen
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_a_tick_counts_for_the_step_that_ran_not_for_the_one_that_follows(kind: str, tmp_path: Path) -> None:
+    workflow = Workflow("two", payload=int)
+
+    @workflow.step
+    async def lasting(n: int, ctx: Context) -> int:
+        await asyncio.sleep(0.03)
+        return n
+
+    @workflow.step
+    async def quick(n: int, ctx: Context) -> int:
+        return n
+
+    async def main() -> Counts:
+        store = MemoryStore() if kind == "memory" else f"sqlite:///{tmp_path}/store.db"
+        async with (app := Penstock(workflows=[workflow], store=store)):
+            async with app.worker():
+                await app.wait((await app.submit("two", 1)).job_id, timeout=PATIENCE)
+            await app.engine.store_meters()
+            return told(await app.engine.store.meters())
+
+    counts = asyncio.run(main())
+    ticks = {labels: amount for (name, labels), amount in counts.items() if name == "ticks"}
+    assert {(dict(labels)["step"], dict(labels)["outcome"]): n for labels, n in ticks.items()} == {
+        ("lasting", "next"): 1,
+        ("quick", "done"): 1,
+    }
+    assert value(counts, "tick_seconds_sum", workflow="two", step="lasting") >= 0.03
 
 
 def test_what_charts_show_is_also_kept_by_minute() -> None:

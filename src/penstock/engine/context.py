@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from pydantic_core import from_json, to_json
 
@@ -16,6 +16,7 @@ from penstock.engine.identity import checked_key, made_storable
 from penstock.engine.model import Job, JobRow, view
 from penstock.engine.outcome import Move
 from penstock.engine.priority import Priority
+from penstock.engine.whereabouts import place_of
 from penstock.engine.workflow import Workflow, encode
 from penstock.store.protocol import Commit, Landed, Note, TakeLock
 
@@ -250,6 +251,11 @@ class Context:
             self._spawn, self._seal, self._release, self._writes = [], [], [], []
         return move
 
+    def _keep_place(self, error: BaseException) -> None:
+        """Let the job's log say where in the author's code its step failed. For the engine's use."""
+        if text := place_of(error):
+            self._lines.append((self._engine.clock.now(), "error", text))
+
     def _take_outputs(self) -> list[str]:
         """The outputs that count now that the step's outcome is stored. For the engine's use."""
         names, self._outputs = self._outputs, []
@@ -277,6 +283,9 @@ class _JobLog(logging.LoggerAdapter[logging.Logger]):
         super().__init__(log, facts)
         self._lines = lines
         self._clock = clock
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("ctx.log is a logger: use ctx.log.info(...), .warning(...) or .error(...)")
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         super().log(level, msg, *args, **kwargs)

@@ -16,6 +16,7 @@ from penstock.engine.errors import (
     LostClaim,
     PenstockError,
     Permanent,
+    StepError,
     StepTimeout,
     StoreError,
     StoreFull,
@@ -28,6 +29,7 @@ from penstock.engine.outcome import Again, Goto, Move
 from penstock.engine.retry import judge
 from penstock.engine.tracing import Span, about, trace_id_of
 from penstock.engine.watch import Interrupted
+from penstock.engine.whereabouts import told_error
 from penstock.engine.workflow import Step, Workflow, encode
 from penstock.store.protocol import Commit, Landed
 
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.engine")
 
 MESSAGE_LIMIT = 2000
+PLACES_KEPT = 5
+"""Of so many failed tries the place in the code is kept, and of the last: a step may be tried a million times."""
+
 FAR_AWAY = float("inf")
 
 
@@ -267,7 +272,9 @@ class Tick:
         took = self.engine.clock.now() - self.began
         row = self.row
         verdict = judge(error, step.retry, attempt=row.attempt, throttled=row.throttled, rng=self.engine.rng)
-        told = told_error(error)
+        told = told_error(error, MESSAGE_LIMIT)
+        if not isinstance(error, StepError) and (verdict.after is None or row.attempt <= PLACES_KEPT):
+            self.context._keep_place(error)
         if verdict.parks:
             return self.context._move("park", error=told, took=took)
         if verdict.after is None:
@@ -299,15 +306,6 @@ class Tick:
         move = self._failure(StepTimeout(f"step {step.name!r} was stopped after its hard limit of {limit:g} s"), step)
         self.context._close(f"it ran past its hard limit of {limit:g} s and the job was taken away from it")
         self._count(step.name, move, await self._store(move))
-
-
-def told_error(error: BaseException) -> str:
-    """One line for the job's row: the type and the message."""
-    try:
-        message = " ".join(str(error).split()) or "(no message)"
-    except Exception:
-        message = "(its message cannot be shown)"
-    return f"{type(error).__name__}: {message}"[:MESSAGE_LIMIT]
 
 
 def _waits_for(calls: Sequence[Call]) -> str | None:
