@@ -265,9 +265,10 @@ class Penstock:
         ids: Sequence[str] | None = None,
         dead: bool = False,
         parent: str | None = None,
+        brief: bool = False,
     ) -> list[Job]:
         """Jobs, newest first. Page with `before`, the last id of the page before. `dead`: failed ones whose key has not
-        been run again."""
+        been run again. `brief`: without payload and result, which are None then."""
         where = JobFilter(
             tenant,
             workflow,
@@ -280,6 +281,7 @@ class Penstock:
             ids=None if ids is None else tuple(ids),
             dead=dead,
             parent=parent,
+            brief=brief,
         )
         return [view(row) for row in await self.engine.store.jobs(where)]
 

@@ -94,6 +94,7 @@ def batch_line(batch: Batch) -> dict[str, Any]:
 
 
 def schedule_line(schedule: Schedule) -> dict[str, Any]:
+    """A schedule without its payload, which may be large."""
     return {
         "name": schedule.name,
         "tenant": schedule.tenant,
@@ -104,6 +105,10 @@ def schedule_line(schedule: Schedule) -> dict[str, Any]:
         "next_due": utc(schedule.next_due),
         "last_fired": utc(schedule.last_fired),
     }
+
+
+def schedule_detail(schedule: Schedule) -> dict[str, Any]:
+    return {**schedule_line(schedule), "payload": schedule.payload}
 
 
 def money(name: str, millionths: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from penstock import service
 from penstock.service.api.problems import TITLES
 from tests.support.api import Document, serving
 from tests.support.house import in_a_loop
@@ -134,5 +136,22 @@ def test_the_reference_names_every_route_and_every_problem(document: Document) -
     }
     assert named == there
     problems = set(re.findall(r"^\| (\d{3}) \| `/problems/([a-z-]+)`", page, re.MULTILINE))
-    more = {("422", "idempotency-key-reused"), ("429", "queue-full"), ("503", "outcome-unknown")}
-    assert problems == {(str(status), slug) for status, (slug, _) in TITLES.items()} | more
+    assert problems == {(str(status), slug) for status, (slug, _) in TITLES.items()} | named_in_code()
+
+
+def named_in_code() -> set[tuple[str, str]]:
+    """The status and the `slug` of every `Problem` in the service's code that has one of its own."""
+    calls = [
+        node
+        for path in Path(service.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+    ]
+    found = set()
+    for call in calls:
+        for one in call.keywords:
+            if one.arg == "slug":
+                assert isinstance(one.value, ast.Constant), "a problem's type is written where it is raised"
+                assert isinstance(call.args[0], ast.Constant)
+                found.add((str(call.args[0].value), str(one.value.value)))
+    return found

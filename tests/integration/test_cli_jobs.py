@@ -189,6 +189,37 @@ def test_the_list_tells_why_and_which_run(cli: Cli) -> None:
     assert rows[2][-5:] == ["ValueError:", "it", "cannot", "be", "done"]
 
 
+def test_logs_say_what_steps_said_and_where_they_failed(cli: Cli) -> None:
+    well = cli("jobs", "submit", "hello", "--payload", '"world"', "--wait", "--json").json["job"]["id"]
+    (line,) = cli("jobs", "logs", well).out.splitlines()
+    assert line.split()[1:] == ["info", "greet", "greeting", "world"]
+
+    failed = cli("jobs", "submit", "bad", "--payload", "1", "--wait", "--json", code=1).json["job"]["id"]
+    for command in ("logs", "show"):
+        first, code, error = cli("jobs", command, failed).out.splitlines()[-3:]
+        assert "error" in first
+        assert f'fall#2  File "{cli.file("flow.py")}", line ' in first
+        assert code == '        raise ValueError("it cannot be done")'
+        assert error == "    ValueError: it cannot be done"
+    told = cli("jobs", "logs", failed, "--limit", "1", "--json").json["logs"]
+    assert [(line["level"], line["attempt"]) for line in told] == [("error", 2)]
+    assert cli("jobs", "show", failed, "--json").json["logs"][-1:] == told
+
+    waiting = cli.submit("hello", "b", "--after", "1h")
+    assert cli("jobs", "logs", waiting).out == f"Job {waiting} has logged nothing.\n"
+    assert cli("jobs", "logs", "nonesuch", code=2).sentence == "there is no job nonesuch"
+
+
+def test_a_long_progress_note_does_not_stretch_the_list(cli: Cli) -> None:
+    flow = cli.file("flow.py")
+    flow.write_text(flow.read_text().replace('1, 1, "names"', "1, 1, name * 200"))
+    cli("jobs", "submit", "hello", "--payload", '"x"', "--wait")
+    cli.submit("hello", "y")
+    heading, _, done = cli("jobs", "list").out.splitlines()
+    assert len(heading) < 150
+    assert f"1/1 {'x' * 35}… " in done
+
+
 def test_limits_of_the_configuration_reach_the_store(cli: Cli) -> None:
     cli.file("penstock.yaml").write_text("limits:\n  workflow:hello: 3\n")
     cli.submit("hello", "a")
@@ -204,6 +235,18 @@ def test_init_makes_a_folder_that_works_and_overwrites_nothing(cli: Cli) -> None
     cli.file("flow.py").write_text("# mine")
     assert cli("init", "--json").json == {"written": [], "kept": ["penstock.yaml", "flow.py"]}
     assert cli.file("flow.py").read_text() == "# mine"
+
+
+def test_init_says_what_can_be_done_next_each_time(cli: Cli) -> None:
+    cli.file("flow.py").unlink()
+    for _ in range(2):
+        said = cli("init").out
+        assert "penstock jobs submit hello" in said
+        assert "penstock up" in said
+    cli.file("flow.py").write_text("# mine")
+    said = cli("init").out
+    assert "hello" not in said
+    assert "penstock up" in said
 
 
 def test_help_imports_nothing_heavy_and_names_every_command(cli: Cli) -> None:

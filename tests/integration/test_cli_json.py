@@ -19,12 +19,12 @@ from tests.support.schemas import SCHEMAS, keeps
 from tests.support.shop import ShopCli, opened_shop
 from tests.support.up import Up
 
-PARTS = {"job", "job-summary", "event", "call", "call-summary", "budget", "token", "webhook"}
+PARTS = {"job", "job-summary", "job-log", "event", "call", "call-summary", "budget", "token", "webhook"}
 """What other schemas refer to."""
 
 OF_JOBS = {
     "init", "migrate", "doctor", "demo", "up", "log-line",
-    "jobs-submit", "jobs-control", "jobs-list", "jobs-show", "jobs-wait",
+    "jobs-submit", "jobs-control", "jobs-list", "jobs-show", "jobs-logs", "jobs-wait",
 }  # fmt: skip
 OF_CALLS = {"calls-list", "calls-show", "calls-decide", "costs", "costs-budget-list", "costs-budget-change"}
 OF_ACCESS = {"tokens-create", "tokens-list", "tokens-revoke", "audit"}
@@ -69,6 +69,7 @@ def test_what_is_said_about_jobs(cli: Cli) -> None:
     check("jobs-control", "jobs", "resume", first)
     check("jobs-list", "jobs", "list")
     check("jobs-show", "jobs", "show", failed)
+    check("jobs-logs", "jobs", "logs", failed)
     check("jobs-wait", "jobs", "wait", failed, code=1)
     check("jobs-control", "jobs", "retry", failed)
     check("jobs-control", "jobs", "cancel", first)

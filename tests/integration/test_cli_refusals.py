@@ -54,6 +54,9 @@ def with_a_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cli, 
         ("jobs retry {job}", "job {job} is completed; only a failed job can be retried"),
         ("jobs show nonesuch", "there is no job nonesuch"),
         ("jobs list --status done", "Invalid value for '--status' / '-s': 'done' is not one of"),
+        ("jobs list --limit many", "Invalid value for '--limit' / '-n': 'many' must be a whole number from 1 to 10000"),
+        ("jobs list --limit 0", "'0' must be a whole number from 1 to 10000"),
+        ("worker --concurrency 0", "'0' must be a whole number, 1 or more"),
         ("jobs lists", "No such command 'lists'"),
         ("jobs submit hello --payload 1 --after soon", "'soon' must be a length of time"),
         ("jobs list --nonesuch", "No such option '--nonesuch'"),
@@ -61,7 +64,7 @@ def with_a_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cli, 
         ("jobs list --config missing.yaml", "there is no configuration file missing.yaml"),
         ("jobs submit hello --app nonesuch:app", "app: there is no module 'nonesuch' here or installed (from --app)"),
         ("jobs submit hello --app flow:ap", "app: 'flow' has no 'ap'; did you mean flow:app? (from --app)"),
-        ("jobs submit hello --app flow:not_an_app", "app: 'flow:not_an_app' is a int, not a Penstock (from --app)"),
+        ("jobs submit hello --app flow:not_an_app", "'flow:not_an_app' is not a Penstock but of type int (from --app)"),
         ("jobs submit hello --app broken:app", "app: 'broken' needs 'nonesuch_package', which is not installed"),
         ("jobs submit hello --app raises:app", "app: 'raises' cannot be imported, ZeroDivisionError: division by zero"),
     ],
@@ -156,6 +159,13 @@ def test_a_home_below_a_file(cli: Cli) -> None:
     sentence = cli("jobs", "submit", "hello", "--payload", '"a"', "--home", "taken/home", code=2).sentence
     assert "taken" in sentence
     assert cli("doctor", "--home", "taken/home", "--json", code=1).json["ok"] is False
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc, where nobody can make a folder")
+def test_a_home_where_no_folder_can_be_made(cli: Cli) -> None:
+    for command in (("up", "--port", "0"), ("jobs", "submit", "hello", "--payload", '"a"')):
+        said = cli(*command, "--home", "/proc/nope", code=2)
+        assert "/proc/nope): choose a place that can be written (--home, --store)" in said.sentence
 
 
 @pytest.mark.skipif(not (ROOT and shutil.which("setpriv")), reason="needs root and setpriv, to become another user")

@@ -195,7 +195,8 @@ def test_no_step_can_withstand_a_second_ctrl_c(cli: Cli, code: str) -> None:
     time.sleep(0.3)
     waiting.send_signal(signal.SIGINT)
     time.sleep(0.3)
-    waiting.send_signal(signal.SIGINT)
+    for _ in range(30):
+        waiting.send_signal(signal.SIGINT)
     assert waiting.wait(15) == 130
 
 
@@ -232,6 +233,16 @@ def test_a_worker_that_died_is_not_alive(cli: Cli) -> None:
     assert checks["stuck jobs"] == "1 held by 1 dead worker"
     cli.file("go").touch()
     assert cli("jobs", "wait", job_id, "--timeout", "30s").out == '"held"\n'
+
+
+def test_the_doctor_counts_failed_jobs_that_nobody_has_retried(cli: Cli) -> None:
+    def told() -> str:
+        return next(check for check in cli("doctor", "--json").json["checks"] if check["name"] == "failed jobs")["detail"]
+
+    job_id = cli("jobs", "submit", "bad", "--payload", "1", "--wait", "--json", code=1).json["job"]["id"]
+    assert told() == "1 that nobody has retried"
+    cli("jobs", "retry", job_id)
+    assert told() == "none"
 
 
 def test_a_worker_counts_only_for_the_queues_it_serves(cli: Cli) -> None:

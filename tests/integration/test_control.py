@@ -135,6 +135,30 @@ def test_cancel_refuses_the_ticks_outcome_runs_the_clean_up_and_keeps_the_lock_u
     asyncio.run(main())
 
 
+def test_cancel_without_a_clean_up_step_is_done_when_the_running_step_has_ended(tmp_path: Path) -> None:
+    workflow = Workflow("quick", payload=int)
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    @workflow.step
+    async def work(number: int, ctx: Context) -> int:
+        begun.set()
+        await go.wait()
+        return number if ctx.halted else -1
+
+    async def main() -> None:
+        app = Penstock(workflows=[workflow], store=f"sqlite:///{tmp_path / 'jobs.db'}")
+        async with app, app.worker():
+            job = (await app.submit(workflow, 1)).job_id
+            await begun.wait()
+            asked = await app.cancel(job)
+            assert (asked.status, asked.halting) == ("running", "cancel")
+            go.set()
+            done = await app.wait(job, timeout=30)
+            assert (done.status, done.result) == ("canceled", None)
+
+    asyncio.run(main())
+
+
 def test_cancel_without_a_clean_up_step_is_immediate(tmp_path: Path) -> None:
     flow = Workflow("flow", payload=Work)
 

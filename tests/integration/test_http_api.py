@@ -182,6 +182,7 @@ async def test_schedules_are_set_listed_and_removed(tmp_path: Path) -> None:
         asked = {"cron": "0 6 * * 1-5", "timezone": "Europe/Zurich", "workflow": "notes", "payload": {"n": 1}}
         made = await client.put(f"{V1}/schedules/nightly", json=asked)
         assert (made.status_code, made.json()["timezone"], made.json()["enabled"]) == (200, "Europe/Zurich", True)
+        assert made.json()["payload"] == {"n": 1}
         off = await client.put(f"{V1}/schedules/nightly", json={**asked, "enabled": False, "priority": 3})
         assert off.json()["enabled"] is False
         await client.put(f"{V1}/schedules/nightly", json={**asked, "tenant": "acme"})
@@ -283,6 +284,16 @@ async def test_the_audit_log_is_paged_and_filtered(tmp_path: Path) -> None:
 
 
 @in_a_loop
+async def test_the_audit_log_names_the_job_that_a_retry_has_started(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api, api.client() as client:
+        job = await submitted(client, "breaks")
+        await api.run(job)
+        again = (await client.post(f"{V1}/jobs/{job}/retry")).json()["id"]
+        (told,) = await items(client, "audit", action="job.retry")
+        assert (told["target"], told["detail"]) == (f"job:{job}", f"as job {again}")
+
+
+@in_a_loop
 async def test_tokens_are_listed_without_their_secrets(tmp_path: Path) -> None:
     async with serving(tmp_path, open_access=False) as api:
         secret = await api.secret("boss", "admin")
@@ -291,6 +302,8 @@ async def test_tokens_are_listed_without_their_secrets(tmp_path: Path) -> None:
             answer = await client.get(f"{V1}/tokens")
             assert [one["name"] for one in answer.json()["items"]] == ["acme-boss", "boss"]
             assert "hash" not in answer.text and secret not in answer.text
+            for one in answer.json()["items"]:
+                keeps("token", one)
             assert [one["name"] for one in await items(theirs, "tokens")] == ["acme-boss"]
 
 

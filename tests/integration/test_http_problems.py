@@ -41,6 +41,33 @@ async def test_a_path_or_method_that_no_route_has(tmp_path: Path) -> None:
         assert (await client.put(f"{JOBS}/abc/pause")).headers["allow"] == "POST"
 
 
+@in_a_loop
+async def test_a_parameter_that_no_route_knows_is_refused_by_name(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api, api.client() as client:
+        told = problem(await client.get(JOBS, params={"statsu": "failed", "limit": 1}), 422, "invalid-request")
+        assert [error["location"] for error in told["errors"]] == ["query.statsu"]
+        assert "status" in told["detail"]
+        job = (await client.post(JOBS, json={"workflow": "notes"})).json()["job"]["id"]
+        asked = [
+            (method.upper(), path.format(job_id=job, batch_id=job, call_id=job, name="notes", scope="tenant:acme"))
+            for method, path, _ in api.document.operations().values()
+            if path.startswith("/api/v1")
+        ]
+        assert len(asked) > 30
+        for method, path in asked:
+            refused = await client.request(method, path, params={"moon": "full"})
+            told = problem(refused, 422, "invalid-request")
+            assert [error["location"] for error in told["errors"]] == ["query.moon"], path
+        for path in ("/metrics", "/health/live", "/ui/jobs"):
+            assert (await client.get(path, params={"moon": "full"})).status_code == 200, path
+
+
+@in_a_loop
+async def test_a_request_for_another_machine_is_misdirected(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api, api.client(host="penstock.example.com") as client:
+        problem(await client.get(JOBS), 421, "misdirected")
+
+
 HOSTILE = {
     "deep": b'{"workflow":"notes","payload":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     "deep and open": b'{"workflow":"notes","payload":' + b'{"a":' * 50_000,

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,12 @@ import pytest
 
 from penstock import Context, Penstock, Permanent, Workflow
 from penstock.cli.logs import JsonLines, PlainLines
-from penstock.engine.tracing import root_span_of, trace_id_of
+from penstock.config import Settings
+from penstock.engine.tracing import about, root_span_of, trace_id_of
+from penstock.service.metrics import Metrics
+from penstock.service.server import Ending
+from penstock.service.state import Service
+from penstock.service.traffic import NOT_ANSWERED, Traffic
 from penstock.store.memory import MemoryStore
 from tests.support.cli import Cli
 
@@ -146,12 +152,13 @@ def test_a_request_leaves_one_line_without_its_query(tmp_path: Path) -> None:
         (address,) = re.findall(r'"url":\s*"([^"]+)"', cli.log)
         with httpx2.Client(base_url=address, timeout=PATIENCE) as client:
             made = client.post(
-                "/api/v1/jobs?token=hidden",
+                "/api/v1/jobs",
                 json={"workflow": "hello", "payload": "secret words"},
                 headers={"X-Request-ID": "my-request"},
             )
             job = made.json()["job"]["id"]
-            client.get(f"/api/v1/jobs/{job}?q=hidden")
+            refused = client.get(f"/api/v1/jobs/{job}x?q=hidden").status_code
+            assert 400 <= refused < 500
             deadline = time.monotonic() + PATIENCE
             while client.get(f"/api/v1/jobs/{job}").json()["status"] != "completed":
                 assert time.monotonic() < deadline
@@ -163,9 +170,92 @@ def test_a_request_leaves_one_line_without_its_query(tmp_path: Path) -> None:
     assert (line["method"], line["route"], line["status"]) == ("POST", "/api/v1/jobs", 201)
     assert line["duration"] > 0
     shown = next(line for line in lines if line.get("route") == "/api/v1/jobs/{job_id}")
-    assert shown["status"] == 200
+    assert (shown["status"], shown["level"]) == (refused, "info")
     assert job not in json.dumps(shown), "a path is told by its template"
     step = next(line for line in lines if line["logger"] == "penstock.step")
     assert (step["job"], step["trace_id"]) == (job, trace_id_of(job))
     assert "hidden" not in cli.log
     assert "secret words" not in json.dumps([line for line in lines if line["logger"] != "penstock.step"])
+
+
+async def _answered(lines: Lines, method: str, path: str, app: Any) -> dict[str, Any]:
+    """The line that such a request leaves."""
+
+    async def nothing(*args: Any) -> Any: ...
+
+    scope = {"type": "http", "method": method, "path": path, "headers": []}
+    service = Service(penstock=Penstock(), settings=Settings(), feed=None, sections=())  # type: ignore[arg-type]
+    await Traffic(app, service, Metrics(service))(scope, nothing, nothing)
+    return lines.of("penstock.http")[-1]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "level"),
+    [
+        ("GET", "/ui/jobs", 200, "debug"),
+        ("HEAD", "/ui/jobs", 200, "debug"),
+        ("GET", "/api/v1/jobs", 200, "debug"),
+        ("GET", "/ui/jobs/ghost", 404, "debug"),
+        ("GET", "/api/v1/jobs/ghost", 404, "info"),
+        ("GET", "/api/v1/jobs", 499, "debug"),
+        ("GET", "/ui/jobs", 503, "warning"),
+        ("POST", "/api/v1/jobs", 201, "info"),
+        ("POST", "/ui/jobs/x/cancel", 303, "info"),
+    ],
+)
+def test_what_only_reads_is_told_to_who_looks_for_errors(
+    lines: Lines, method: str, path: str, status: int, level: str
+) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if status != NOT_ANSWERED:
+            await send({"type": "http.response.start", "status": status, "headers": []})
+
+    logging.getLogger().setLevel(logging.DEBUG)
+    line = asyncio.run(_answered(lines, method, path, app))
+    assert (line["status"], line["level"]) == (status, level)
+
+
+def test_what_a_request_began_and_goes_on_after_it_is_not_about_the_request(lines: Lines) -> None:
+    async def main() -> None:
+        over = asyncio.Event()
+        begun: list[asyncio.Task[None]] = []
+
+        async def going_on() -> None:
+            logging.getLogger("test").info("meanwhile")
+            await over.wait()
+            logging.getLogger("test").info("afterwards")
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            begun.append(asyncio.create_task(going_on()))
+            await asyncio.sleep(0)
+
+        await _answered(lines, "POST", "/x", app)
+        over.set()
+        await begun[0]
+
+    asyncio.run(main())
+    assert [(line["message"], "request_id" in line) for line in lines.of("test")] == [
+        ("meanwhile", True),
+        ("afterwards", False),
+    ]
+
+
+def test_what_a_signal_does_is_not_about_the_request_that_it_came_into(lines: Lines) -> None:
+    async def main() -> None:
+        heeded = asyncio.Event()
+
+        def second() -> None:
+            logging.getLogger("test").info("a second signal")
+            heeded.set()
+
+        ending = Ending(at_most=PATIENCE, on_second=second)
+        with ending.heeding():
+            about.set(lambda: {"request_id": "of-a-request"})
+            logging.getLogger("test").info("a request")
+            for _ in range(2):
+                signal.raise_signal(signal.SIGTERM)
+            await asyncio.wait_for(heeded.wait(), PATIENCE)
+            assert ending.first.is_set()
+
+    asyncio.run(main())
+    assert [line.get("request_id") for line in lines.of("test")] == ["of-a-request", None]

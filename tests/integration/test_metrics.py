@@ -137,6 +137,26 @@ def test_a_job_taken_away_from_a_dead_worker_counts_as_a_crash(cli: Cli, served:
     served.until("penstock_jobs_ended_total", 1, workflow="held", status="completed")
 
 
+def test_a_service_that_sends_to_webhooks_and_runs_no_jobs_has_no_worker(cli: Cli) -> None:
+    hook = {"url": "http://127.0.0.1:9/", "secret": "at least sixteen characters"}
+    cli.file("penstock.yaml").write_text(yaml.safe_dump({"webhooks": {"ops": hook}}))
+    served = Served(cli)
+    with served.client:
+        served.submit("hello", ["a"])
+        (sender,) = served.client.get("/api/v1/workers").json()["items"]
+        assert (sender["alive"], sender["info"]["internal"]) == (True, True)
+        found = served.metrics()
+        assert value(found, "penstock_workers") == 0
+        assert not [labels for name, labels in found if name == "penstock_worker_held_jobs"]
+        deadline = time.monotonic() + PATIENCE
+        while "No worker is alive" not in served.client.get("/").text:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    checks = {check["name"]: check["detail"] for check in cli("doctor", "--json").json["checks"]}
+    assert checks["workers"] == "none alive, 1 unfinished job"
+    assert "No worker is alive" in cli("jobs", "submit", "hello", "--payload", '"b"').err
+
+
 def test_calls_tokens_and_money_are_counted_once(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as api:
@@ -198,8 +218,8 @@ def test_routes_are_told_by_their_template_and_made_up_paths_are_one(tmp_path: P
     async def main() -> None:
         async with serving(tmp_path) as api, api.client() as client:
             for n in range(3):
-                await client.get(f"/api/v1/jobs/ghost{n}?secret=hidden")
-                await client.get(f"/made-up/{n}")
+                await client.get(f"/api/v1/jobs/ghost{n}")
+                await client.get(f"/made-up/{n}?secret=hidden")
             await client.request("BREW", "/api/v1/jobs")
             text = (await client.get("/metrics")).text
         found = samples(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import socket
 import threading
@@ -65,11 +66,23 @@ def test_it_says_where_everything_is_and_how_to_begin(cli: Cli) -> None:
     assert said["App"].strip() == "flow:app, workflows: bad, held, hello, stuck"
     assert said["Worker"].strip() == "in this process"
     assert "open to this machine alone, without a token" in cli.log
+    assert "Listens:" not in cli.log
+    assert "is ready: workflows bad, held, hello, stuck; queues default; 100 at once" in cli.log
     assert """penstock jobs submit hello --payload '"world"' --app flow:app\n""" in cli.log
     up.send_signal(signal.SIGINT)
     assert up.wait(30) == 130
     assert "stopping: no job is started any more, running steps have 30 s to finish" in cli.log
     assert "stopped: nothing is running here any more" in cli.log
+
+
+def test_it_says_that_other_machines_can_reach_it(cli: Cli) -> None:
+    cli("tokens", "create", "admin", "--scope", "admin")
+    cli.start("up", "--port", "0", "--host", "0.0.0.0")
+    cli.until(lambda: "Ctrl-C stops the service" in cli.log, "the introduction")
+    (line,) = [line for line in cli.log.splitlines() if line.startswith("Listens:")]
+    (port,) = re.findall(r"Dashboard: +http://127\.0\.0\.1:(\d+)/", cli.log)
+    assert f"on every address of this machine, port {port}, for other machines too" in line
+    assert "with a token" in cli.log
 
 
 def test_without_an_app_it_serves_the_store_and_others_do_the_work(cli: Cli) -> None:
@@ -402,12 +415,14 @@ def test_a_head_that_is_too_large_is_refused() -> None:
 def test_more_connections_than_there_are_files_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_most_connections", lambda: 2)
 
-    def client(port: int) -> list[int]:
+    def client(port: int) -> tuple[int, httpx2.Response]:
         with httpx2.Client(base_url=f"http://127.0.0.1:{port}") as kept:
             first = kept.get("/").status_code
-            return [first, httpx2.get(f"http://127.0.0.1:{port}/").status_code]
+            return first, httpx2.get(f"http://127.0.0.1:{port}/")
 
-    assert asyncio.run(_served(client)) == [204, 503]
+    first, refusal = asyncio.run(_served(client))
+    assert (first, refusal.status_code, refusal.text) == (204, 503, "Service Unavailable")
+    assert refusal.headers["content-type"].startswith("text/plain")
 
 
 @pytest.mark.parametrize(("trusted", "believed"), [(None, "127.0.0.1"), (("127.0.0.1",), "203.0.113.7")])
@@ -448,7 +463,7 @@ def test_a_process_that_lived_well_makes_up_for_those_that_did_not() -> None:
 
 
 def test_the_log_has_one_line_for_what_was_asked_and_no_query_string(cli: Cli) -> None:
-    up = Up(cli)
+    up = Up(cli, "--log-level", "debug")
     assert up.get("/api/v1/jobs", key="a-secret").status_code == 200
     cli.until(lambda: "/api/v1/jobs" in cli.log.partition('"url"')[2].partition("\n")[2], "the line")
     lines = [json.loads(line) for line in cli.log.splitlines() if "/api/v1/jobs 200" in line]

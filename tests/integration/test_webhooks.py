@@ -15,14 +15,16 @@ from typing import Any
 import pytest
 
 from penstock import Context, Penstock, Permanent, Workflow
+from penstock.cli.sessions import alive
 from penstock.config import Settings
-from penstock.config.settings import WebhookSettings
+from penstock.config.settings import NOTICES, WebhookSettings
 from penstock.engine.clock import SystemClock
 from penstock.engine.errors import OverBudget
+from penstock.engine.machine import is_internal, workers_at_work
 from penstock.engine.model import Job
 from penstock.service.notices import WEBHOOK_WORKFLOW
 from penstock.service.notifier import CURSOR, Notifier
-from penstock.service.webhooks import QUEUE, signature
+from penstock.service.webhooks import QUEUE, signature, trial
 from penstock.store.protocol import SetCursor
 from tests.support.receiver import Receiver
 
@@ -166,6 +168,13 @@ def test_the_documented_way_to_verify_takes_what_is_sent_and_nothing_else(tmp_pa
     assert not verify(SECRET, got.body, signature(SECRET, got.body, 1_000_000))
     for wrong in ("", "t=1", "v1=00", "t=now,v1=00", signed.replace("v1=", "v0=")):
         assert not verify(SECRET, got.body, wrong)
+
+
+def test_the_documentation_lists_every_event() -> None:
+    page = (ROOT / "docs" / "how-to" / "webhooks.md").read_text()
+    table = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert re.findall(r"`([a-z.]+)`", "".join(table)) == [*NOTICES, trial("ops", 0.0).event]
+    assert (trial("ops", 0.0).about["job"], trial("ops", 0.0).about["note"]) == (None, None)
 
 
 def test_each_kind_of_notice_is_told_to_who_wants_it(tmp_path: Path) -> None:
@@ -373,6 +382,26 @@ def test_a_webhook_that_is_gone_ends_its_deliveries(tmp_path: Path) -> None:
     with Receiver(500) as receiver:
         asyncio.run(main(receiver))
     assert len(receiver.received) == 1
+
+
+def test_who_carries_notices_is_no_worker(tmp_path: Path) -> None:
+    async def main(receiver: Receiver) -> None:
+        async with world(tmp_path) as here:
+            store = here.app.engine.store
+            async with here.notifier(ops=hook(receiver)):
+                await here.run("well")
+                await ended(here, 1, "waiting")
+            for hooks in ({"ops": hook(receiver)}, {}):
+                async with here.notifier(**hooks):
+                    rows = await store.workers()
+                    (sender,) = [row for row in rows if is_internal(row)]
+                    (worker,) = workers_at_work(rows, await store.now())
+                    assert (len(rows), worker.id) == (2, here.app.engine.worker)
+                    assert [row.id for row in await alive(here.app)] == [worker.id]
+                    assert [row.id for row in await alive(here.app, WEBHOOK_WORKFLOW)] == [sender.id]
+
+    with Receiver(500) as receiver:
+        asyncio.run(main(receiver))
 
 
 def test_without_webhooks_and_promises_there_is_nothing_to_do(tmp_path: Path) -> None:

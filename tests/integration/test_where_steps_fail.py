@@ -10,9 +10,9 @@ import pytest
 
 import penstock
 from penstock import Context, InvalidRequest, Penstock, Permanent, Retry, Workflow
-from penstock.engine.model import LogLine
 from penstock.engine.whereabouts import LONGEST
 from penstock.store.memory import MemoryStore
+from penstock.store.protocol import LogLine
 
 ENGINE = penstock.engine.__path__[0]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.command import Command, Invocation
+from penstock.cli.parameters import WholeNumber
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--action", metavar="ACTION", help="Only this action: job.pause, login.refused, …")
 @click.option("--target", metavar="TARGET", help="Only what was done to this: job:ID, token:NAME, …")
 @click.option("--tenant", "-t", help="Only entries of this tenant.")
-@click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", "-n", type=WholeNumber(1, 10_000), default=50, show_default=True, help="At most so many.")
 @click.option("--before", metavar="ID", help="Go on from the last id of the page before.")
 @click.pass_obj
 def audit(

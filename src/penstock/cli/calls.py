@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.command import Group, Invocation
+from penstock.cli.parameters import WholeNumber
 from penstock.engine.call import STATES
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def calls() -> None:
 @click.option("--job", "-j", metavar="ID", help="Only calls of this job.")
 @click.option("--remote", "-r", metavar="NAME", help="Only calls to this remote.")
 @click.option("--tenant", "-t", help="Only calls of this tenant.")
-@click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", "-n", type=WholeNumber(1, 10_000), default=50, show_default=True, help="At most so many.")
 @click.option("--before", metavar="ID", help="Go on from the last id of the page before.")
 @click.pass_obj
 def list_(

@@ -23,6 +23,8 @@ from penstock.cli.service_state import is_taken, readiness, url_of
 from penstock.config import Settings
 from penstock.engine.call import LIVE
 from penstock.engine.errors import PenstockError
+from penstock.engine.machine import is_internal
+from penstock.service.notices import WEBHOOK_WORKFLOW
 from penstock.store import migrations
 
 OLDEST_PYTHON = (3, 11)
@@ -30,6 +32,7 @@ OLDEST_SQLITE = (3, 35, 0)
 PACKAGES = ("pydantic", "sqlalchemy", "alembic", "click", "rich")
 LITTLE_SPACE, TOO_LITTLE_SPACE = 1 << 30, 64 << 20
 MOST_COUNTED = 1000
+AT_HAND = ("queued", "running", "waiting", "canceling")
 LARGE_WAL = 256 << 20
 SHARED_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "glusterfs", "ceph"}
 
@@ -179,15 +182,14 @@ async def _clock(app: Penstock) -> Check:
 
 
 async def _work(app: Penstock, settings: Settings) -> list[Check]:
-    counts: dict[str, int] = {}
-    for (_, status), count in (await app.counts()).items():
-        counts[status] = counts.get(status, 0) + count
-    workers = await sessions.alive(app)
-    there = {worker.id for worker in workers}
-    dead = [worker for worker in await app.engine.store.workers() if worker.id not in there]
-    at_hand = sum(counts.get(status, 0) for status in ("queued", "running", "waiting", "canceling"))
+    found_jobs = await app.counts()
+    workers, dead = await sessions.alive(app), await sessions.gone(app)
+    # A running service carries its notices itself: they need no worker.
+    carried = {WEBHOOK_WORKFLOW} if await sessions.alive(app, WEBHOOK_WORKFLOW) else set()
+    at_hand = sum(n for (name, status), n in found_jobs.items() if status in AT_HAND and name not in carried)
     checks = []
-    found = f"{len(workers) or 'none'} alive" + (f", {len(dead)} dead" if dead else "")
+    died = sum(not is_internal(worker) for worker in dead)
+    found = f"{len(workers) or 'none'} alive" + (f", {died} dead" if died else "")
     found += f", {counted(at_hand, 'unfinished job')}"
     unfinished = len(await app.calls(state=sorted(LIVE - {"quarantined"}), limit=MOST_COUNTED))
     if unfinished:
@@ -216,11 +218,13 @@ async def _work(app: Penstock, settings: Settings) -> list[Check]:
         checks.append(Check("remote calls", "warn", "; ".join(wrong), "; ".join(mends)))
     else:
         checks.append(Check("remote calls", "ok", "none in quarantine"))
-    for status, mend in (("paused", "resume"), ("failed", "retry")):
-        count = counts.get(status, 0)
-        how = f"see `penstock jobs list --status {status}`, then `penstock jobs {mend} ID`"
-        name = f"{status} jobs"
-        checks.append(Check(name, "warn", str(count), how) if count else Check(name, "ok", "none"))
+    paused = sum(n for (_, status), n in found_jobs.items() if status == "paused")
+    failed = len(await app.jobs(dead=True, limit=MOST_COUNTED))
+    not_retried = f"{failed}{' or more' if failed == MOST_COUNTED else ''} that nobody has retried"
+    amounts = (("paused", paused, str(paused), "resume"), ("failed", failed, not_retried, "retry"))
+    for name, count, told, mend in amounts:
+        how = f"see `penstock jobs list --status {name}`, then `penstock jobs {mend} ID`"
+        checks.append(Check(f"{name} jobs", "warn", told, how) if count else Check(f"{name} jobs", "ok", "none"))
     return checks
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.command import Command, Invocation
+from penstock.cli.parameters import WholeNumber
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.option("--exit", "ends", is_flag=True, help="End by itself, with a summary and the exit status.")
-@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="The dashboard's; 8800 or the next free one.")
+@click.option("--port", type=WholeNumber(0, 65535), metavar="N", help="The dashboard's; 8800 or the next free one.")
 @click.pass_obj
 def demo(call: Invocation, ends: bool, port: int | None) -> int:
     """Run the examples, and leave the dashboard up.

@@ -34,3 +34,9 @@ def shortened(text: str, most: int) -> str:
         return text
     tail = (most - 1) // 2
     return f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def cut(text: str, most: int) -> str:
+    """Cut at the end, on one line."""
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"

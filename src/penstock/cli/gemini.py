@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.command import Group, Invocation
-from penstock.cli.parameters import DURATION
+from penstock.cli.parameters import DURATION, WholeNumber
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ def gemini() -> None:
 
 @gemini.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=PORT, show_default=True, help="0: any that is free.")
+@click.option("--port", type=WholeNumber(0, 65_535), default=PORT, show_default=True, help="0: any that is free.")
 @click.option("--backend", help="Who answers: local, openai:URL or script[:FILE]; as configured unless told.")
 @click.option("--api-key-file", metavar="FILE", help="Let in only the key in this file; any key unless told.")
 @click.option("--api-key-env", metavar="VARIABLE", help="Let in only the key in this environment variable.")
@@ -181,7 +181,7 @@ def stop(call: Invocation) -> None:
 
 
 @gemini.command()
-@click.option("--limit", "-n", type=click.IntRange(1, 200_000), default=50, show_default=True, help="The last so many.")
+@click.option("--limit", "-n", type=WholeNumber(1, 200_000), default=50, show_default=True, help="The last so many.")
 @click.option("--grep", "-g", metavar="PATTERN", help="Only lines in which this regular expression is found.")
 @click.pass_obj
 def journal(call: Invocation, limit: int, grep: str | None) -> None:

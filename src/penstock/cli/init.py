@@ -101,6 +101,10 @@ FLOW = '''\
 """A first workflow. Try it:
 
     penstock jobs submit hello --payload '"world"' --wait
+
+Or start the service, which has a dashboard and runs the jobs:
+
+    penstock up
 """
 
 from penstock import Context, Penstock, Workflow
@@ -144,5 +148,8 @@ def init(call: Invocation) -> None:
         call.out.tell(f"{name} exists and was left alone.")
     for name in written:
         call.out.tell(f"Wrote {name}.")
-    if "flow.py" in written:
+    if "flow.py" in written or Path("flow.py").read_text(encoding="utf-8", errors="replace") == FLOW:
         call.out.tell("""Now try: penstock jobs submit hello --payload '"world"' --wait""")
+        call.out.tell("Or start the service, with its dashboard and a worker: penstock up")
+    else:
+        call.out.tell("Start the service, with its dashboard and a worker: penstock up")

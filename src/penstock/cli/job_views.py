@@ -6,13 +6,15 @@ import json
 import re
 from collections.abc import Sequence
 
-from penstock.cli.fitting import needed, shortened, widths_of
+from penstock.cli.fitting import cut, needed, shortened, widths_of
 from penstock.cli.output import STATUS_STYLES, Output, plain_table
 from penstock.cli.sheets import show_sheet
 from penstock.engine.model import DEFAULT_QUEUE, DEFAULT_TENANT, Event, Job
+from penstock.store.protocol import LogLine
 from penstock.times import ago, length, local, local_and_ago
 
 LONGEST_KEY = 24
+LONGEST_PROGRESS = 40
 HISTORY = ("AT", "WHAT", "STEP", "TRY", "TOOK", "STATUS", "BY", "NOTE")
 
 _ID = re.compile(r"[0-9a-hjkmnp-tv-z]{20}")
@@ -61,7 +63,8 @@ def why_at_all(job: Job) -> str:
 
 
 def show_list(out: Output, jobs: Sequence[Job], now: float) -> None:
-    """A pipe gets everything; a terminal gets what fits, and the reason of what failed or rests on a line below it."""
+    """A pipe gets everything but the end of a long progress note, which would pad all lines; a terminal gets what fits,
+    and the reason of what failed or rests on a line below it."""
     columns: dict[str, list[str]] = {
         "ID": [job.id for job in jobs],
         "TENANT": [job.tenant for job in jobs],
@@ -71,7 +74,7 @@ def show_list(out: Output, jobs: Sequence[Job], now: float) -> None:
         "STATUS": [status_text(job) for job in jobs],
         "STEP": [job.step for job in jobs],
         "TRY": [str(job.attempt or "") for job in jobs],
-        "PROGRESS": [progress_text(job) for job in jobs],
+        "PROGRESS": [cut(progress_text(job), LONGEST_PROGRESS) for job in jobs],
         "AGE": [ago(job.created, now) for job in jobs],
         "WHY": [why(job) for job in jobs],
     }
@@ -126,6 +129,20 @@ def _show_history(out: Output, history: Sequence[Event]) -> None:
     styles = [STATUS_STYLES.get(event.status, "") for event in history]
     console.print()
     console.print(RowTable(columns, below, styled="STATUS", styles=styles, folded=True))
+
+
+def show_logs(out: Output, lines: Sequence[LogLine]) -> None:
+    """What steps said, a line each; the further lines of a text are indented below its first."""
+    for line in lines:
+        step = f"{line.step}#{line.attempt}" if line.attempt > 1 else line.step
+        first, *further = _harmless(line.text).splitlines() or [""]
+        head = f"{local(line.at)}  {line.level:<7}  {step}  {first}".rstrip()
+        out.result("\n".join([head, *(f"    {one}".rstrip() for one in further)]))
+
+
+def _harmless(text: str) -> str:
+    """What steps say is somebody else's text: nothing in it moves the cursor or colours the terminal."""
+    return "".join(one if one.isprintable() or one in "\n\t" else "?" for one in text)
 
 
 def _facts(job: Job, now: float) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.command import Group, Invocation
-from penstock.cli.parameters import DOLLARS, DURATION
+from penstock.cli.parameters import DOLLARS, DURATION, WholeNumber
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
@@ -20,6 +20,10 @@ STATUSES = ("queued", "running", "waiting", "paused", "canceling", "completed", 
 MOST_CALLS = 100
 """How many of a job's remote calls `show` lists, the newest."""
 
+LAST_LINES = 20
+MOST_LINES = 10_000
+"""How many of its log lines `show` lists, the newest; and how many `logs` does at most."""
+
 
 @click.group(cls=Group)
 def jobs() -> None:
@@ -31,7 +35,7 @@ def jobs() -> None:
 @click.option("--payload", metavar="JSON|@FILE|-", help="The payload: JSON, @ and a file with JSON, or - for stdin.")
 @click.option("--key", help="The job's key: the same key is the same job.")
 @click.option("--tenant", default="default", show_default=True, help="Whose job it is.")
-@click.option("--priority", type=click.IntRange(0, 100), metavar="0..100", help="Higher goes first.")
+@click.option("--priority", type=WholeNumber(0, 100), metavar="0..100", help="Higher goes first.")
 @click.option("--again", is_flag=True, help="Start the key's next run when its last one has ended.")
 @click.option("--after", type=DURATION, default=0.0, metavar="DURATION", help="Start after 30s, 5m, 2h, …")
 @click.option("--queue", metavar="QUEUE", help="The queue it waits in; the workflow's own unless told.")
@@ -128,7 +132,7 @@ def _show_submitted(out: Output, job: Job, *, created: bool) -> None:
 @click.option("--tenant", "-t", help="Only jobs of this tenant.")
 @click.option("--key", "-k", help="Only jobs with this key.")
 @click.option("--batch", help="Only members of this batch.")
-@click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", "-n", type=WholeNumber(1, 10_000), default=50, show_default=True, help="At most so many.")
 @click.option("--before", metavar="ID", help="Go on from the last id of the page before.")
 @click.pass_obj
 def list_(
@@ -149,7 +153,14 @@ def list_(
     async def main() -> None:
         async with sessions.opened(call.settings(), must_exist=True) as app:
             found = await app.jobs(
-                status=status, workflow=workflow, tenant=tenant, key=key, batch=batch, limit=limit, before=before
+                status=status,
+                workflow=workflow,
+                tenant=tenant,
+                key=key,
+                batch=batch,
+                limit=limit,
+                before=before,
+                brief=True,
             )
             following = found[-1].id if len(found) == limit else None
             call.out.data({"jobs": [summary(job) for job in found], "next": following})
@@ -169,24 +180,26 @@ def list_(
 def show(call: Invocation, job_id: str) -> None:
     """Everything about one job.
 
-    Its history, its remote calls and what they cost.
+    Its history, the last lines that its steps logged, its remote calls and what they cost.
     """
     from penstock.cli import sessions
     from penstock.cli.call_views import show_calls
     from penstock.cli.cost_views import spent_text
-    from penstock.cli.job_views import show_job
-    from penstock.shapes import call_summary, detail, happening, money, total_of
+    from penstock.cli.job_views import show_job, show_logs
+    from penstock.shapes import call_summary, detail, happening, log_line, money, total_of
 
     async def main() -> None:
         async with sessions.opened(call.settings(), must_exist=True) as app:
             job = await app.job(job_id)
             history = await app.history(job_id)
+            lines = await app.logs(job_id, limit=LAST_LINES)
             made = await app.calls(job=job_id, limit=MOST_CALLS)
             total = total_of(await app.costs(job=job_id))
             call.out.data(
                 {
                     "job": detail(job),
                     "history": [happening(event) for event in history],
+                    "logs": [log_line(line) for line in lines],
                     "calls": [call_summary(one) for one in made],
                     **money("cost", total.cost),
                     **money("reserved", total.reserved),
@@ -196,11 +209,43 @@ def show(call: Invocation, job_id: str) -> None:
                 return
             now = await app.engine.store.now()
             show_job(call.out, job, history, now, spent=spent_text(total) if made else None)
+            if lines:
+                call.out.result("")
+                show_logs(call.out, lines)
+            if len(lines) == LAST_LINES:
+                call.out.note(f"There may be more lines: `penstock jobs logs {job_id}`")
             if made:
                 call.out.result("")
                 show_calls(call.out, made, now)
             if len(made) == MOST_CALLS:
                 call.out.note(f"There may be more calls: `penstock calls list --job {job_id} --before {made[-1].id}`")
+
+    sessions.run(main())
+
+
+@jobs.command()
+@click.argument("job_id", metavar="ID")
+@click.option("--limit", "-n", type=WholeNumber(1, MOST_LINES), default=1000, show_default=True, help="The last ones.")
+@click.pass_obj
+def logs(call: Invocation, job_id: str, limit: int) -> None:
+    """What a job's steps logged, and where they failed.
+
+    Oldest first.
+    """
+    from penstock.cli import sessions
+    from penstock.cli.job_views import show_logs
+    from penstock.shapes import log_line
+
+    async def main() -> None:
+        async with sessions.opened(call.settings(), must_exist=True) as app:
+            await app.job(job_id)
+            lines = await app.logs(job_id, limit=limit)
+            call.out.data({"logs": [log_line(line) for line in lines]})
+            show_logs(call.out, lines)
+            if not lines:
+                call.out.tell(f"Job {job_id} has logged nothing.")
+            if len(lines) == limit < MOST_LINES:
+                call.out.note(f"There may be older lines: --limit {min(limit * 10, MOST_LINES)}")
 
     sessions.run(main())
 

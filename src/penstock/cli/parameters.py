@@ -65,6 +65,17 @@ class Dollars(click.ParamType[float]):
         return amount
 
 
+class WholeNumber(click.IntRange):
+    """Click's own, which speaks of an integer range and of `1<=x<=100`, in other words."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            bounds = f" from {self.min} to {self.max}" if self.max is not None else f", {self.min} or more"
+            self.fail(f"{str(value)!r} must be a whole number{bounds}", param, ctx)
+
+
 DURATION = Duration()
 MOMENT = Moment()
 DOLLARS = Dollars()

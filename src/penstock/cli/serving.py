@@ -12,26 +12,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import PydanticUserError
-
 from penstock.app import Penstock
 from penstock.cli.output import without_password
 from penstock.cli.service_state import readiness, url_of
-from penstock.cli.sessions import HOW_TO_NAME_IT, load_app, same_flags, store_url
+from penstock.cli.sessions import HOW_TO_NAME_IT, load_app, store_url
 from penstock.config import Settings
-from penstock.engine.errors import InvalidConfiguration, InvalidRequest
+from penstock.engine.errors import InvalidConfiguration
 from penstock.engine.model import DEFAULT_QUEUE
-from penstock.service.access.serving import access_mode
+from penstock.service.access.serving import access_mode, is_loopback
 from penstock.service.access.tokens import tokens_exist
 from penstock.service.app import create_app
+from penstock.service.beginning import first_job
 from penstock.service.fleet import WorkerFleet
 from penstock.service.live import LiveFeed
 from penstock.service.sections import found_sections
 from penstock.service.server import PortTaken, address_of, listen, serve
 from penstock.service.state import Service
 from penstock.service.workforce import Nobody, OwnWorker, Workforce
-
-SAMPLES = {"string": """'"world"'""", "integer": "1", "number": "1", "boolean": "true", "null": "null"}
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -56,6 +53,8 @@ class Facts:
     open_access: bool
     first_job: str | None
     """A command that submits a first job."""
+    listens: str | None = None
+    """How other machines reach it; None: they do not."""
 
     @property
     def told(self) -> dict[str, Any]:
@@ -125,6 +124,7 @@ async def _serve(settings: Settings, wanted: Wanted, greet: Callable[[Facts], No
                 open_access=open_access,
                 fleet=workforce if isinstance(workforce, WorkerFleet) else None,
             )
+            begin = first_job(app, settings)
             facts = Facts(
                 url=here.public_url or address_of(listener),
                 store=without_password(url or type(app.engine.store).__name__),
@@ -133,24 +133,22 @@ async def _serve(settings: Settings, wanted: Wanted, greet: Callable[[Facts], No
                 worker={WorkerFleet: "processes", OwnWorker: "embedded"}.get(type(workforce), "none"),
                 processes=wanted.processes or 0,
                 open_access=open_access,
-                first_job=_first_job(app, settings),
+                first_job=without_password(begin) if begin else None,
+                listens=_listens(listener),
             )
             return await serve(service, create_app(service), listener, workforce, on_ready=lambda: greet(facts))
     finally:
         await app.close()
 
 
-def _first_job(app: Penstock, settings: Settings) -> str | None:
-    """With a payload where one can be guessed from its type."""
-    workflow = next(iter(app.workflows.values()), None)
-    if workflow is None:
+def _listens(listener: socket.socket) -> str | None:
+    host, port = listener.getsockname()[:2]
+    if is_loopback(host):
         return None
-    try:
-        kind = workflow.first.adapter.json_schema().get("type", "")
-    except (PydanticUserError, InvalidRequest):
-        kind = ""
-    command = f"penstock jobs submit {workflow.name} --payload {SAMPLES.get(kind, 'JSON')}"
-    return without_password(command + same_flags(settings))
+    if host not in ("0.0.0.0", "::"):
+        return f"on {host}, port {port}, for other machines too"
+    name = f"http://{socket.gethostname()}:{port}/"
+    return f"on every address of this machine, port {port}, for other machines too: {name} where its name is known"
 
 
 def _without_limits(settings: Settings) -> Settings:

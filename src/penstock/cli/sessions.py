@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
-import json
 import os
-import shlex
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -23,13 +22,11 @@ from penstock.app import Penstock
 from penstock.config import Settings
 from penstock.engine.call import UNDER_WAY, Call
 from penstock.engine.errors import InvalidConfiguration, NotFound
-from penstock.engine.machine import is_dead
+from penstock.engine.machine import is_dead, is_internal, told_by
+from penstock.service.beginning import same_flags
 from penstock.store.protocol import WorkerRow
 
 T = TypeVar("T")
-
-FLAGS = ("app", "store", "home")
-"""The options that say which app and store are meant."""
 
 HOW_TO_NAME_IT = "name it with --app module:object, PENSTOCK_APP or `app:` in penstock.yaml"
 
@@ -57,7 +54,7 @@ def load_app(settings: Settings) -> Penstock:
             raise InvalidConfiguration(f"app: {name!r} has no {path!r}{_apps_in(found)}{where}")
         found = getattr(found, part)
     if not isinstance(found, Penstock):
-        raise InvalidConfiguration(f"app: {settings.app!r} is a {type(found).__name__}, not a Penstock{where}")
+        raise InvalidConfiguration(f"app: {settings.app!r} is not a Penstock but of type {type(found).__name__}{where}")
     return found
 
 
@@ -110,14 +107,28 @@ def sqlite_path(url: str) -> Path | None:
 
 async def alive(app: Penstock, workflow: str | None = None, queue: str | None = None) -> list[WorkerRow]:
     """The workers whose lease has not run out, by the store's clock, and that are not known to have died on this
-    machine; with `workflow` and `queue` only those that know and serve them."""
+    machine; with `workflow` and `queue` only those that know and serve them. An internal one counts for its own
+    workflow only."""
     store = app.engine.store
     now = await store.now()
     return [
         worker
         for worker in await store.workers()
-        if worker.expires > now and _takes(told := _told_by(worker), workflow, queue) and not is_dead(told)
+        if not _is_gone(worker, now)
+        and _takes(told_by(worker), workflow, queue)
+        and (workflow is not None or not is_internal(worker))
     ]
+
+
+async def gone(app: Penstock) -> list[WorkerRow]:
+    """The workers that are not alive and have not said goodbye, internal ones too: they may hold jobs."""
+    store = app.engine.store
+    now = await store.now()
+    return [worker for worker in await store.workers() if _is_gone(worker, now)]
+
+
+def _is_gone(worker: WorkerRow, now: float) -> bool:
+    return worker.expires <= now or is_dead(told_by(worker))
 
 
 async def lack(app: Penstock, workflow: str, queue: str) -> str | None:
@@ -141,12 +152,6 @@ async def left_running(app: Penstock, settings: Settings, calls: Sequence[Call])
     return f"{len(running)} calls still run at {remotes}; they are cancelled when a worker runs: {start}"
 
 
-def _told_by(worker: WorkerRow) -> dict[str, Any]:
-    """What a worker said of itself; of one that said nothing everything is thought possible."""
-    told = json.loads(worker.info or "{}")
-    return told if isinstance(told, dict) else {}
-
-
 def _takes(told: dict[str, Any], workflow: str | None, queue: str | None) -> bool:
     known, served = told.get("workflows"), told.get("queues")
     return (workflow is None or known is None or workflow in known) and (queue is None or not served or queue in served)
@@ -158,12 +163,6 @@ def how_to_start(settings: Settings) -> str:
     return "penstock up" + same_flags(settings, but=("app",) if in_a_file else (), app=settings.app or "module:object")
 
 
-def same_flags(settings: Settings, *, but: Collection[str] = (), app: str | None = None) -> str:
-    """The options that lead another command to the same app and store."""
-    told = {"app": app} | {key: str(getattr(settings, key)) for key in FLAGS if settings.source(key) == f"--{key}"}
-    return "".join(f" --{key} {shlex.quote(value)}" for key, value in told.items() if value and key not in but)
-
-
 @dataclass(slots=True)
 class Interrupts:
     """What Ctrl-C (and SIGTERM) does: the first one cancels the command; where jobs run in this process, which
@@ -173,12 +172,15 @@ class Interrupts:
     at_once: Callable[[], None] | None = None
     draining: bool = False
     """The command is ending already: there is nothing left to cancel."""
+    last_moment: float | None = None
+    """When this process ends in any case, in monotonic seconds."""
 
 
 interrupts = Interrupts()
 
 PATIENCE_AT_ONCE = 5.0
 """Seconds for handing back after a second Ctrl-C; a step that blocks the event loop would keep us for ever."""
+LOOK_EVERY = 0.25
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -191,7 +193,11 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(main())
 
 
-def _give_up() -> None:
+def _give_up_in_time(over: threading.Event) -> None:
+    """In a thread of its own: a step that blocks the loop must not keep the process for ever."""
+    while interrupts.last_moment is None or time.monotonic() < interrupts.last_moment:
+        if over.wait(LOOK_EVERY):
+            return
     click.echo(
         "A step does not let go, so this process ends without it: a worker takes its job up again, "
         "one on this machine when it starts, others when the lease has run out.",
@@ -206,24 +212,27 @@ def _interruptible() -> Iterator[None]:
     if task is None or threading.current_thread() is not threading.main_thread():
         yield
         return
-    interrupts.asked, interrupts.at_once, interrupts.draining = 0, None, False
+    interrupts.asked, interrupts.at_once, interrupts.draining, interrupts.last_moment = 0, None, False, None
 
     def heed(number: int, frame: FrameType | None) -> None:
-        # A handler of Python's own, not the loop's: it is called even while a step blocks the loop.
+        # A handler of Python's own, not the loop's: it is called even while a step blocks the loop. The next signal
+        # may come while this one is heeded, so nothing here may take a lock.
         interrupts.asked += 1
         if interrupts.asked == 1 and not interrupts.draining:
             loop.call_soon_threadsafe(task.cancel)
         elif interrupts.at_once is not None:
             loop.call_soon_threadsafe(interrupts.at_once)
-            limit = threading.Timer(PATIENCE_AT_ONCE, _give_up)
-            limit.daemon = True
-            limit.start()
+            if interrupts.last_moment is None:
+                interrupts.last_moment = time.monotonic() + PATIENCE_AT_ONCE
         else:
             raise KeyboardInterrupt
 
+    over = threading.Event()
+    threading.Thread(target=_give_up_in_time, args=(over,), name="penstock-ending", daemon=True).start()
     before = {number: signal.signal(number, heed) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
+        over.set()
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.command import Command, Invocation
+from penstock.cli.parameters import WholeNumber
 
 if TYPE_CHECKING:
     from penstock.cli.output import Output
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.option("--host", metavar="ADDRESS", help="Listen here; 127.0.0.1 unless told. Others need tokens.")
-@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="8800 unless told; 0 is any that is free.")
-@click.option("--workers", type=click.IntRange(1, 1000), metavar="N", help="Run jobs in N child processes, not here.")
+@click.option("--port", type=WholeNumber(0, 65535), metavar="N", help="8800 unless told; 0 is any that is free.")
+@click.option("--workers", type=WholeNumber(1, 1000), metavar="N", help="Run jobs in N child processes, not here.")
 @click.option("--no-worker", is_flag=True, help="Run no jobs: other processes do.")
 @click.option("--queue", "queues", multiple=True, metavar="QUEUE", help="Serve this queue; may be repeated.")
-@click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="Jobs that a worker runs at once.")
+@click.option("--concurrency", type=WholeNumber(1), metavar="N", help="Jobs that a worker runs at once.")
 @click.option("--grace", metavar="DURATION", help="How long running steps may take to finish when it stops.")
 @click.option("--drain-wait", metavar="DURATION", help="How long it answers at least, not ready, before it stops.")
 @click.option("--open", "show", is_flag=True, help="Open the dashboard in a browser.")
@@ -82,6 +83,7 @@ def _told(facts: Facts) -> dict[str, str]:
     return {
         "Dashboard": f"{facts.url}/",
         "API": f"{facts.url}/api/v1/, described by {facts.url}/openapi.json",
+        **({"Listens": facts.listens} if facts.listens else {}),
         "Store": facts.store,
         "App": facts.app_told,
         "Worker": facts.worker_told,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from penstock.cli.command import Command, Invocation
-from penstock.cli.parameters import DURATION
+from penstock.cli.parameters import DURATION, WholeNumber
 
 
 @click.command(cls=Command)
 @click.option("--queue", "queues", multiple=True, metavar="QUEUE", help="Serve this queue; may be repeated.")
-@click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="Jobs that each process runs at once.")
-@click.option("--processes", type=click.IntRange(1, 1000), default=1, show_default=True, metavar="N", help="How many.")
+@click.option("--concurrency", type=WholeNumber(1), metavar="N", help="Jobs that each process runs at once.")
+@click.option("--processes", type=WholeNumber(1, 1000), default=1, show_default=True, metavar="N", help="How many.")
 @click.option("--grace", metavar="DURATION", help="How long running steps may take to finish when the worker stops.")
 @click.option("--stop-when-idle", type=DURATION, metavar="DURATION", help="End after so long without work.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What is worth a line.")

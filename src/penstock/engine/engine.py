@@ -110,7 +110,8 @@ class Calls(Protocol):
 
 
 class Engine(Membership):
-    """One for each process (or simulated process). Opens nothing by itself: give it an open store."""
+    """One for each process (or simulated process). Opens nothing by itself: give it an open store. An `internal` one
+    does the service's own work, and is not counted among the workers."""
 
     def __init__(
         self,
@@ -127,6 +128,7 @@ class Engine(Membership):
         exit_when_stuck: bool = False,
         outputs: OutputLedger | None = None,
         calls: Calls | None = None,
+        internal: bool = False,
     ) -> None:
         if not 0 <= fair_share < 1:
             raise InvalidRequest("fair_share must be at least 0 and less than 1")
@@ -139,6 +141,7 @@ class Engine(Membership):
             lease=lease,
             threads=threads,
             exit_when_stuck=exit_when_stuck,
+            internal=internal,
         )
         self._retention = retention or Retention()
         self._fair_share = fair_share

@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json
+
+if TYPE_CHECKING:
+    from penstock.store.protocol import WorkerRow
 
 _PROC = Path("/proc")
 
@@ -20,6 +25,25 @@ def this_process() -> dict[str, Any]:
     """What a worker tells of itself."""
     pid = os.getpid()
     return {"host": socket.gethostname(), "pid": pid, "boot": _boot(), "space": _space(), "since": _since(pid)}
+
+
+def told_by(worker: WorkerRow) -> dict[str, Any]:
+    """What a worker said of itself; of one that said nothing everything is thought possible."""
+    try:
+        told = from_json(worker.info or "{}")
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def is_internal(worker: WorkerRow) -> bool:
+    """Whether it does the service's own work only, and no job that a person could have submitted."""
+    return told_by(worker).get("internal") is True
+
+
+def workers_at_work(workers: Iterable[WorkerRow], now: float) -> list[WorkerRow]:
+    """Those whose lease has not run out, and that take people's jobs."""
+    return [worker for worker in workers if worker.expires > now and not is_internal(worker)]
 
 
 def is_dead(process: Mapping[str, Any]) -> bool:

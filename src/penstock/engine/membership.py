@@ -45,6 +45,7 @@ class Membership(Requests):
         lease: float,
         threads: bool,
         exit_when_stuck: bool,
+        internal: bool = False,
     ) -> None:
         super().__init__(store, clock, rng, on_hints)
         if lease <= 0:
@@ -63,6 +64,7 @@ class Membership(Requests):
         self._lease = lease
         self._threads = threads
         self._exit_when_stuck = exit_when_stuck
+        self._internal = internal
         self._on_lost = on_hints
         self._heart: Heart | None = None
         self._guard: LoopGuard | None = None
@@ -82,6 +84,8 @@ class Membership(Requests):
             if self.worker is None:
                 worker = f"{self._name}.{self.new_id()[-8:]}"
                 info = {"workflows": self._known, "queues": sorted(self.queues), **this_process()}
+                if self._internal:
+                    info["internal"] = True
                 await self.group.do(Beat(worker, self._lease, to_json(info).decode(), first=True))
                 self.worker = worker
                 await self.read_store_clock()

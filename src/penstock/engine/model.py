@@ -218,6 +218,7 @@ class Schedule:
     next_due: float
     last_fired: float | None
     enabled: bool
+    payload: Any = None
 
 
 class Event(NamedTuple):

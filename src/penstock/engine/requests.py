@@ -8,6 +8,8 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
+from pydantic_core import from_json
+
 from penstock.engine.audit import Actor, AuditEntry, entry, name_of
 from penstock.engine.budget import checked_scope
 from penstock.engine.call import DECISIONS, LOOK_AGAIN_AFTER_ABSENCE, CallRow, Fact
@@ -321,5 +323,8 @@ def batch_view(row: BatchRow) -> Batch:
 
 def schedule_view(row: ScheduleRow) -> Schedule:
     """The public snapshot of a stored schedule."""
-    workflow = encoding.load(row.job).workflow
-    return Schedule(row.name, row.tenant, row.cron, row.timezone, workflow, row.next_due, row.last_fired, row.enabled)
+    job = encoding.load(row.job)
+    times = (row.next_due, row.last_fired)
+    return Schedule(
+        row.name, row.tenant, row.cron, row.timezone, job.workflow, *times, row.enabled, from_json(job.payload)
+    )

@@ -300,6 +300,7 @@ class Tick:
     async def abandon(self) -> None:
         """Past its hard limit and still not ended: the job is taken away from the step, which can change nothing any
         more."""
+        about.set(self.facts)
         step = self.workflow.steps[self.row.step]
         self.abandoned = True
         limit = step.hard_timeout or 0.0

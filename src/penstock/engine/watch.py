@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from penstock.engine.tracing import about
+
 if TYPE_CHECKING:
     from penstock.engine.membership import Membership
     from penstock.engine.tick import Tick
@@ -49,6 +51,8 @@ class Watch:
             self._task = asyncio.get_running_loop().create_task(self._look(), name="penstock-watch")
 
     async def _look(self) -> None:
+        # Begun by one tick, it looks after all of them.
+        about.set(None)
         while self._minded:
             await self._engine.clock.sleep(LOOK_EVERY)
             now = self._engine.clock.monotonic()
@@ -67,7 +71,8 @@ class Watch:
         self._task = None
 
     def _take_away(self, tick: Tick) -> None:
-        log.warning("job %s: step %r is past its hard limit and loses the job", tick.row.id, tick.row.step)
+        lost = "job %s: step %r is past its hard limit and loses the job"
+        log.warning(lost, tick.row.id, tick.row.step, extra=tick.facts())
         if tick.thread is not None:
             interrupt(tick.thread)
         self._engine.in_background(tick.abandon())

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from penstock.engine.call import LIVE
+from penstock.engine.machine import workers_at_work
 from penstock.engine.model import STATUSES
 from penstock.service.census import Census, Reading
 from penstock.service.state import Service
@@ -51,7 +52,7 @@ class Gauges:
         return Standing(
             now=now,
             backlog=await store.backlog(self._service.settings.service.queue_limit),
-            workers=[worker for worker in await store.workers() if worker.expires > now],
+            workers=workers_at_work(await store.workers(), now),
             calls=await store.count_calls(),
             budgets=await store.budgets(),
             dead=len(await store.jobs(JobFilter(dead=True, limit=MOST_DEAD))),
@@ -70,7 +71,7 @@ class Gauges:
                 "Jobs that could be taken by a worker now, counted up to service.queue_limit",
                 standing.backlog,
             ),
-            gauge("workers", "Workers whose lease has not run out", len(standing.workers)),
+            gauge("workers", "Workers that run jobs and whose lease has not run out", len(standing.workers)),
             _held(standing.workers),
             _calls(standing.calls),
             gauge(

@@ -120,6 +120,7 @@ class Notifier:
             lease=self._settings.lease,
             retention=Retention(completed=None, failed=None, audit=None),
             name=f"{socket.gethostname()}.{os.getpid()}.webhooks",
+            internal=True,
         )
         # What a person retries goes through the other engine.
         self._unhook = engine.on_hint(self._engine.send_hints)

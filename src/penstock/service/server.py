@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import errno
 import logging
 import os
@@ -97,6 +98,8 @@ class Ending:
     @contextlib.contextmanager
     def heeding(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
+        # A signal comes in the middle of anything: what is done about it is not about the request of that moment.
+        context = contextvars.copy_context()
 
         def heed(number: int, frame: FrameType | None) -> None:
             # A handler of Python's own, not the loop's: it is called even while a step blocks the loop. The next
@@ -105,10 +108,10 @@ class Ending:
             self.interrupted = self.interrupted or number == signal.SIGINT
             if self.asked == 1:
                 self._last_moment = time.monotonic() + self.at_most
-                loop.call_soon_threadsafe(self.first.set)
+                loop.call_soon_threadsafe(self.first.set, context=context)
             elif self.asked == 2:
                 self._last_moment = time.monotonic() + AT_ONCE
-                loop.call_soon_threadsafe(self.on_second)
+                loop.call_soon_threadsafe(self.on_second, context=context)
 
         over = threading.Event()
         threading.Thread(target=self._watch, args=(over,), name="penstock-ending", daemon=True).start()

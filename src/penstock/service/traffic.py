@@ -24,8 +24,8 @@ from penstock.service.state import Service
 log = logging.getLogger("penstock.http")
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-QUIET = frozenset({"/metrics", "/health/live", "/health/ready", "/ui/static/{path}"})
-"""Asked for all the time, by programs: told at level debug, unless they fail."""
+READS = frozenset({"GET", "HEAD"})
+"""Asked for all the time, by open pages and by programs, and nothing changes."""
 
 UNMATCHED = "unmatched"
 NOT_ANSWERED = 499
@@ -75,10 +75,14 @@ class _Exchange:
         self._began = time.perf_counter()
         self._status = 0
         self._streams = False
+        self._over = False
         self._span: RequestSpan | None = None
 
     def facts(self) -> dict[str, Any]:
-        """For log lines that are written while the request is answered."""
+        """For log lines that are written while the request is answered. What was begun meanwhile and goes on, such as
+        a task that serves others too, is not about the request any more."""
+        if self._over:
+            return {}
         return {"request_id": self._id, **(self._span.ids if self._span is not None else {})}
 
     async def run(self, app: ASGIApp, receive: Receive, send: Send, tracing: Any) -> None:
@@ -98,6 +102,7 @@ class _Exchange:
                 finally:
                     self._ended()
         finally:
+            self._over = True
             about.set(None)
 
     def _answers(self, message: Message) -> Message:
@@ -126,9 +131,18 @@ class _Exchange:
         self._metrics.requests.labels(method, route, str(status)).inc()
         if self._span is not None:
             self._span.answered(route, status)
-        level = logging.WARNING if status >= 500 else logging.DEBUG if route in QUIET else logging.INFO
+        level = self._level(method, status)
         told = {"method": method, "route": route, "status": status, "duration": round(took, 6)}
         log.log(level, "%s %s %d in %.0f ms", method, route, status, took * 1000, extra=told)
+
+    def _level(self, method: str, status: int) -> int:
+        if status >= 500:
+            return logging.WARNING
+        if method not in READS:
+            return logging.INFO
+        to_program = str(self._scope["path"]).removeprefix(self._root).startswith("/api/")
+        refused = 400 <= status < 500 and status != NOT_ANSWERED
+        return logging.INFO if refused and to_program else logging.DEBUG
 
     def _route(self) -> str:
         return route_of(self._scope, self._root)

@@ -52,7 +52,13 @@ class OwnWorker:
         engine = self._penstock.engine
         self._delivery = Embedded(engine, queues=self._queues, concurrency=self._concurrency, grace=self._grace)
         await self._delivery.start()
-        log.info("worker %s is ready: %d at once", engine.worker, self._concurrency)
+        log.info(
+            "worker %s is ready: workflows %s; queues %s; %d at once",
+            engine.worker,
+            ", ".join(sorted(self._penstock.workflows)),
+            ", ".join(self._queues),
+            self._concurrency,
+        )
 
     async def stop(self) -> None:
         if self._delivery is None:

@@ -307,6 +307,7 @@ class _Operations:
             "jobs()": lambda s: s.jobs(JobFilter(limit=EVERYTHING)),
             f"jobs({where})": lambda s: s.jobs(where),
             f"jobs({rarely})": lambda s: s.jobs(rarely),
+            f"jobs({where}, brief)": lambda s: s.jobs(replace(where, brief=True)),
             "count()": lambda s: s.count(),
             "count(tenant='acme')": lambda s: s.count(tenant="acme"),
             "locks()": lambda s: s.locks(),

@@ -660,7 +660,10 @@ class MemoryStore(MemoryCalls):
             and (where.ids is None or row.id in where.ids)
             and (not where.dead or self._is_dead(row))
         ]
-        return [_copied(row) for row in sorted(found, key=lambda r: r.id, reverse=True)[: where.limit]]
+        copies = [_copied(row) for row in sorted(found, key=lambda r: r.id, reverse=True)[: where.limit]]
+        for row in copies if where.brief else ():
+            row.payload, row.result = "", None
+        return copies
 
     async def count(self, *, tenant: str | None = None) -> dict[tuple[str, str], int]:
         counts: dict[tuple[str, str], int] = {}

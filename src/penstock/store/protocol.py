@@ -632,7 +632,7 @@ class AuditFilter:
 @dataclass(slots=True, frozen=True)
 class JobFilter:
     """Which jobs to list, newest first; `before` is the id to go on from. `dead`: only failed ones whose key has not
-    been run again."""
+    been run again. `brief`: their payload is an empty text and their result None, whatever they are."""
 
     tenant: str | None = None
     workflow: str | None = None
@@ -645,6 +645,7 @@ class JobFilter:
     ids: tuple[str, ...] | None = None
     dead: bool = False
     parent: str | None = None
+    brief: bool = False
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.engine.audit import AuditEntry
 from penstock.engine.errors import Conflict, KeyReused, NotFound
-from penstock.store.protocol import Asked, BatchRow, Once, Submit
+from penstock.store.protocol import Asked, BatchRow, Control, Once, Submit
 
 ANSWERS_KEPT = 2 * 86_400.0
 """Seconds for which an idempotency key is known."""
@@ -30,6 +30,8 @@ def as_done(asked: Asked, answer: Any) -> AuditEntry:
         return replace(entry, tenant=tenant, target=f"job:{answer[0].job_id}" if len(answer) == 1 else entry.target)
     if isinstance(answer, BatchRow):
         return replace(entry, tenant=answer.tenant, target=f"batch:{answer.id}")
+    if isinstance(asked.op, Control) and answer.id != asked.op.job:
+        entry = replace(entry, detail=f"as job {answer.id}")
     return entry if entry.tenant else replace(entry, tenant=getattr(answer, "tenant", None) or "")
 
 

@@ -19,6 +19,4 @@ class Refused(HTTPException):
 
 async def turn_away(status: int, detail: str, scope: Scope, receive: Receive, send: Send) -> None:
     """The same, for middleware, which stands outside of what turns exceptions into answers."""
-    known = {421: ("misdirected-request", "Not for this address")}
-    slug, title = known.get(status, (None, None))
-    await Problem(status, detail, slug=slug, title=title).response(scope["path"])(scope, receive, send)
+    await Problem(status, detail).response(scope["path"])(scope, receive, send)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from math import isinf
 from typing import Any
 
 from fastapi import Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic_core import from_json, to_json
 
-from penstock.service.api.problems import Problem
+from penstock.service.api.problems import MOST_ERRORS, Problem, wrong_parts
 
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _HUGE = re.compile(rb"[0-9][eE]\+?[0-9]{3}|[0-9]{300}")
@@ -48,17 +49,34 @@ def _has_infinity(value: Any) -> bool:
 
 
 class JsonRoute(APIRoute):
-    """A route whose body, if it has one, is JSON."""
+    """A route whose body, if it has one, is JSON, and that refuses what it does not know in the query: a filter that is
+    misspelt would otherwise let everything through."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
+        known = sorted(_in_query(self.dependant))
 
         async def strictly(request: Request) -> Response:
+            if request.scope["query_string"]:
+                _check_query(request, known)
             if self.body_field is not None:
                 _check_media_type(request)
             return await handle(StrictRequest(request.scope, request.receive))
 
         return strictly
+
+
+def _in_query(dependant: Dependant) -> set[str]:
+    """The names that a route and what it depends on read from the query."""
+    own = {field.alias for field in dependant.query_params}
+    return own.union(*(_in_query(one) for one in dependant.dependencies))
+
+
+def _check_query(request: Request, known: Sequence[str]) -> None:
+    unknown = [name for name in dict.fromkeys(request.query_params) if name not in known]
+    if unknown:
+        message = f"not known here; known are {', '.join(known)}" if known else "not known here; nothing is"
+        raise wrong_parts([(f"query.{name}", message) for name in unknown[:MOST_ERRORS]])
 
 
 def _check_media_type(request: Request) -> None:

@@ -72,6 +72,7 @@ async def list_jobs(
         dead=dead,
         before=id_of(cursor),
         limit=limit,
+        brief=not include,
     )
     shown = detail if include else summary
     more = next_cursor(found[-1].id) if len(found) == limit else None

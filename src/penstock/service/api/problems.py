@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -100,7 +100,13 @@ def forbidden(detail: str) -> Problem:
 
 def invalid(location: str, message: str) -> Problem:
     """One part of a request is wrong."""
-    return Problem(422, f"{location}: {message}", errors=[_error(location, message)])
+    return wrong_parts([(location, message)])
+
+
+def wrong_parts(parts: Sequence[tuple[str, str]]) -> Problem:
+    """Several are, each with its location and what is wrong with it."""
+    errors = [_error(*part) for part in parts]
+    return Problem(422, f"{errors[0]['location']}: {errors[0]['message']}", errors=errors)
 
 
 def problem_of(error: Exception) -> Problem:

@@ -176,6 +176,12 @@ class ScheduleItem(BaseModel):
     last_fired: Moment | None
 
 
+class ScheduleDetail(ScheduleItem):
+    """With the payload that its jobs get."""
+
+    payload: Any
+
+
 class SchedulePage(BaseModel):
     items: list[ScheduleItem]
     next: Next
@@ -223,6 +229,7 @@ class TokenItem(BaseModel):
     name: str
     scopes: list[str]
     tenant: str | None = Field(description="Null: it opens all tenants.")
+    state: Literal["usable", "revoked", "expired"]
     created: Moment
     expires: Moment | None
     used: Moment | None

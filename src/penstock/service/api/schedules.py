@@ -15,7 +15,7 @@ from penstock.service.api.paging import DEFAULT_LIMIT, Cursor, Limit, next_curso
 from penstock.service.api.priority import urgency
 from penstock.service.api.tenancy import owner_for, seen_by
 from penstock.service.state import Serving
-from penstock.shapes import schedule_line
+from penstock.shapes import schedule_detail, schedule_line
 
 router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=JsonRoute)
 
@@ -55,7 +55,7 @@ async def list_schedules(
     "/{name}",
     operation_id="putSchedule",
     summary="Set a schedule",
-    response_model=resource_shapes.ScheduleItem,
+    response_model=resource_shapes.ScheduleDetail,
     responses=problems(404, 413, 415, path=_PATH),
 )
 async def put_schedule(
@@ -76,7 +76,7 @@ async def put_schedule(
         actor=principal.actor,
     )
     (made,) = [one for one in await penstock.schedules(tenant=tenant) if one.name == name]
-    return answer(schedule_line(made))
+    return answer(schedule_detail(made))
 
 
 @router.delete(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import Form, Request
@@ -26,16 +26,17 @@ DONE = {"pause": "paused", "resume": "resumed", "cancel": "cancelled", "retry": 
 Back = Annotated[str, Form(alias="back", max_length=2000)]
 
 
-async def asked(request: Request, back: str, doing: Awaitable[Any], said: str) -> Response:
-    """One request, and `said` when it was done; a refusal is said in its own words."""
+async def asked(request: Request, back: str, doing: Awaitable[Any], said: str | Callable[[Any], str]) -> Response:
+    """One request, and `said` when it was done, in words that may depend on the answer; a refusal is said in its own
+    words."""
     to = own_path(back, "/")
     try:
-        await doing
+        answer = await doing
     except NotFound:
         raise
     except InvalidRequest as error:
         return back_to(request, to, ("refused", str(error)))
-    return back_to(request, to, ("done", said))
+    return back_to(request, to, ("done", said if isinstance(said, str) else said(answer)))
 
 
 async def all_asked(

@@ -27,6 +27,8 @@ class Tick:
     x: str
     moment: float
     label: str
+    step: float = 0.0
+    """Seconds to the next mark."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -84,8 +86,9 @@ class Axis:
 
     def _tick(self, moment: float, step: float) -> Tick:
         at = datetime.fromtimestamp(moment, UTC)
-        written = f"{at.day} {at:%b}" if step >= 86_400 else f"{at:%H:%M:%S}" if step < 60 else f"{at:%H:%M}"
-        return Tick(self.x(moment), moment, written)
+        of_day = step >= 86_400 or (self.span > 86_400 and moment % 86_400 == 0)
+        written = f"{at.day} {at:%b}" if of_day else f"{at:%H:%M:%S}" if step < 60 else f"{at:%H:%M}"
+        return Tick(self.x(moment), moment, written, step)
 
     def _since(self, moment: float, step: float) -> Tick:
         after = moment - self.zero
@@ -98,7 +101,7 @@ def percent(amount: float) -> str:
 
 @dataclass(slots=True, frozen=True)
 class Bar:
-    """A stretch of time on a track. `point`: it took none; `thin`: nobody worked."""
+    """A stretch of time on a track. `point`: it took none; `thin`: nobody worked; `mark`: a moment on another bar."""
 
     x: str
     width: str
@@ -106,6 +109,7 @@ class Bar:
     title: str
     point: bool = False
     thin: bool = False
+    mark: bool = False
 
 
 @dataclass(slots=True, frozen=True)

@@ -33,6 +33,9 @@ TEMPLATES = Path(__file__).parent / "templates"
 SAID = "penstock_said"
 """The cookie that carries what is said about an action to the page that is shown after it."""
 
+REFRESH = "Penstock-Refresh"
+"""The header of a page that fetches itself again: nobody pressed a button, so what is said is for another request."""
+
 Tone = Literal["done", "refused"]
 
 
@@ -71,6 +74,7 @@ def environment(sections: Sequence[Section] = ()) -> Environment:
         loader=ChoiceLoader([ours, PrefixLoader(theirs)]),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=wording.plain,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -102,7 +106,7 @@ def render(request: Request, template: str, *, status_code: int = 200, **values:
     `here` (this page's own address)."""
     service = service_of(request)
     principal: Principal | None = values.pop("principal", None) or getattr(request.state, "principal", None)
-    said = _said(request)
+    said = [] if REFRESH in request.headers else _said(request)
     state = request.app.state
     if not hasattr(state, "templates"):
         state.templates = environment(service.sections)

@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
 from penstock.engine.errors import NotFound, OverBudget
 from penstock.engine.identity import storable
+from penstock.engine.machine import workers_at_work
 from penstock.engine.model import FINAL, STATUSES
 from penstock.service.access.guard import Reader
+from penstock.service.beginning import INTERNAL
 from penstock.service.census import Reading
 from penstock.service.state import Service, service_of
 from penstock.store.protocol import CallFilter, JobFilter, WorkerRow
@@ -42,13 +44,14 @@ class Snapshot:
 
     at: float = 0.0
     counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    dead: int = 0
+    dead_of: Mapping[str, int] = field(default_factory=dict)
+    """Dead letters of each workflow."""
+
     quarantined: int = 0
     overdue: int = 0
     over_budget: int = 0
     undecided: int = 0
     paused: int = 0
-    backlog: int = 0
     workers: tuple[WorkerRow, ...] = ()
 
     @property
@@ -61,7 +64,20 @@ class Snapshot:
 
     @property
     def alive(self) -> tuple[WorkerRow, ...]:
-        return tuple(worker for worker in self.workers if worker.expires > self.at)
+        return tuple(workers_at_work(self.workers, self.at))
+
+    @property
+    def dead(self) -> int:
+        return min(sum(self.dead_of.values()), MOST + 1)
+
+    @property
+    def backlog(self) -> int:
+        return self.of("queued")
+
+    @property
+    def people(self) -> Snapshot:
+        """Without the jobs that Penstock makes for itself."""
+        return replace(self, counts={key: n for key, n in self.counts.items() if not key[0].startswith(INTERNAL)})
 
     @property
     def workflows(self) -> list[str]:
@@ -132,7 +148,10 @@ async def take(service: Service, tenant: str | None) -> Snapshot:
     at = await store.now()
     by_status = {status: sum(n for (_, s), n in counts.items() if s == status) for status in STATUSES}
     most = MOST + 1
-    dead = await store.jobs(JobFilter(tenant=tenant, dead=True, limit=most)) if by_status["failed"] else []
+    broken = sorted(workflow for (workflow, status), n in counts.items() if status == "failed" and n)
+    dead = {
+        name: len(await store.jobs(JobFilter(tenant=tenant, workflow=name, dead=True, limit=most))) for name in broken
+    }
     paused = await store.jobs(JobFilter(tenant=tenant, status=("paused",), limit=most)) if by_status["paused"] else []
     reasons = [job.reason or "" for job in paused]
     over = sum(reason.startswith(f"{OverBudget.__name__}:") for reason in reasons)
@@ -140,13 +159,12 @@ async def take(service: Service, tenant: str | None) -> Snapshot:
     return Snapshot(
         at=at,
         counts=counts,
-        dead=len(dead),
+        dead_of=dead,
         quarantined=len(await store.calls(CallFilter(tenant=tenant, state=("quarantined",), limit=most))),
         overdue=len(await store.calls(CallFilter(tenant=tenant, state=("overdue",), limit=most))),
         over_budget=over,
         undecided=undecided,
         paused=len(paused) - over - undecided,
-        backlog=by_status["queued"],
         workers=tuple(await store.workers()),
     )
 

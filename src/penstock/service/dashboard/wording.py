@@ -23,11 +23,13 @@ __all__ = [
     "iso",
     "length",
     "many",
+    "plain",
     "pretty",
     "shape_of",
     "told",
 ]
 
+_TURNS = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _ID = re.compile(r"[0-9a-hjkmnp-tv-z]{20}")
 _NUMBERS = re.compile(r"\b(?:0x)?[0-9a-f]{8,}\b|\d+(?:[.,:]\d+)*", re.IGNORECASE)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
@@ -75,6 +77,13 @@ def told(progress: Progress) -> str:
     done = figure(progress.done)
     amount = done if progress.total is None else f"{done}/{figure(progress.total)}"
     return f"{amount} {progress.note}" if progress.note else amount
+
+
+def plain(value: Any) -> Any:
+    """Text as it is shown: a character that would turn around what stands behind it is written as its number."""
+    if isinstance(value, str) and not isinstance(value, Markup) and _TURNS.search(value):
+        return _TURNS.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+    return value
 
 
 def given_key(job: Job | JobRow) -> str:

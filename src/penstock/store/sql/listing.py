@@ -14,6 +14,10 @@ from penstock.store.protocol import JobFilter
 
 JOB = ", ".join(f'j."{c}"' for c in JOB_COLUMNS)
 
+_LEFT_OUT = {"payload": "''", "result": "NULL"}
+BRIEF = ", ".join(_LEFT_OUT.get(c, f'j."{c}"') for c in JOB_COLUMNS)
+"""The same columns without what may be large: a database need not read it, or send it."""
+
 WINDOW = 2000
 """Ids that the first question looks at."""
 
@@ -103,9 +107,13 @@ def _statuses(where: JobFilter) -> tuple[str, ...]:
     return ("failed",) if where.dead else where.status
 
 
+def _columns(where: JobFilter) -> str:
+    return BRIEF if where.brief else JOB
+
+
 def _plain(where: JobFilter) -> Question:
     tests, args = _tests(where)
-    return f"SELECT {JOB} FROM jobs j {_where(tests)} ORDER BY j.id DESC LIMIT ?", (*args, where.limit)
+    return f"SELECT {_columns(where)} FROM jobs j {_where(tests)} ORDER BY j.id DESC LIMIT ?", (*args, where.limit)
 
 
 def _newest(where: JobFilter) -> Question:
@@ -113,7 +121,7 @@ def _newest(where: JobFilter) -> Question:
     bound, bound_args = ("WHERE id < ?", [where.before]) if where.before is not None else ("", [])
     newest = f'SELECT id, tenant, workflow, "key", run, status, parent FROM jobs {bound} ORDER BY id DESC LIMIT ?'
     ids = f"SELECT j.id FROM ({newest}) j {_where(tests)} ORDER BY j.id DESC LIMIT ?"
-    sql = f"SELECT {JOB} FROM jobs j WHERE j.id IN ({ids}) ORDER BY j.id DESC LIMIT ?"
+    sql = f"SELECT {_columns(where)} FROM jobs j WHERE j.id IN ({ids}) ORDER BY j.id DESC LIMIT ?"
     return sql, (*bound_args, WINDOW, *args, where.limit, where.limit)
 
 
@@ -141,14 +149,14 @@ def _by_place(where: JobFilter, statuses: tuple[str, ...]) -> Question:
         found.append(f"SELECT id FROM (SELECT j.id FROM jobs j {condition} ORDER BY {order} DESC LIMIT ?) {status}")
         found_args += [*args, where.limit]
     ids = " UNION ALL ".join(found)
-    sql = f"SELECT {JOB} FROM jobs j WHERE j.id IN ({ids}) ORDER BY j.id DESC LIMIT ?"
+    sql = f"SELECT {_columns(where)} FROM jobs j WHERE j.id IN ({ids}) ORDER BY j.id DESC LIMIT ?"
     return sql, (*found_args, where.limit)
 
 
 def _picked(begin: str, source: str, joins: list[str], where: JobFilter) -> Question:
     tests, args = _tests(where)
     ids = f"SELECT j.id FROM {source} {_where([*joins, *tests])} ORDER BY {_UNORDERED} DESC LIMIT ?"
-    sql = f"{begin} SELECT {JOB} FROM jobs j WHERE j.id IN ({ids}) ORDER BY j.id DESC LIMIT ?"
+    sql = f"{begin} SELECT {_columns(where)} FROM jobs j WHERE j.id IN ({ids}) ORDER BY j.id DESC LIMIT ?"
     return sql, (*args, where.limit, where.limit)
 
 

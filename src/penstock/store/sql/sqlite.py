@@ -425,7 +425,7 @@ class _translated:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, Contended):
             raise Conflict("an id that was given to a new job or batch is in use already") from error
-        if isinstance(error, PermissionError | FileExistsError | NotADirectoryError) or (
+        if isinstance(error, PermissionError | FileExistsError | FileNotFoundError | NotADirectoryError) or (
             isinstance(error, OSError) and error.errno == errno.EROFS
         ):
             why = error.strerror.lower() if error.strerror else str(error)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
-from penstock.engine.call import Call, view
+from penstock.engine.call import LIVE, Call, view
 from penstock.engine.errors import NotFound
-from penstock.engine.model import FINAL, Event, Job
+from penstock.engine.model import FINAL, Event, Job, JobRow
+from penstock.engine.model import view as job_view
 from penstock.service.access.guard import Operator, Reader
 from penstock.service.access.principal import Principal
 from penstock.service.dashboard.acting import DONE, asked
 from penstock.service.dashboard.charts import Axis, Bar, Track
 from penstock.service.dashboard.rendering import link, render
 from penstock.service.dashboard.timelines import track_of_call
-from penstock.service.dashboard.wording import length, shape_of
+from penstock.service.dashboard.wording import dollars, length, many, shape_of
 from penstock.service.state import Service, Serving
 from penstock.store.protocol import CallFilter, JobFilter, LockFilter
 
@@ -26,6 +29,9 @@ router = APIRouter()
 
 LINES = 400
 """Lines of history that the page shows; the newest."""
+
+FOLDED = 200
+"""Checkpoints that a folded line of history shows; the newest."""
 
 MOST_RUNS = 20
 MOST_CALLS = 100
@@ -37,18 +43,29 @@ _KINDS = {
 }  # fmt: skip
 
 
-async def job_of(service: Service, principal: Principal, job_id: str) -> Job:
+@dataclass(slots=True, frozen=True)
+class Line:
+    """A line of history. Checkpoints of one step that follow each other are one line, the newest first."""
+
+    event: Event
+    checkpoints: tuple[Event, ...] = ()
+
+
+async def row_of(service: Service, principal: Principal, job_id: str) -> JobRow:
     """Another tenant's job is not there."""
-    job = await service.penstock.job(job_id)
-    principal.check_sees(job.tenant, f"job {job_id}")
-    return job
+    row = await service.penstock.engine.store.job(job_id)
+    if row is None:
+        raise NotFound(f"there is no job {job_id}")
+    principal.check_sees(row.tenant, f"job {job_id}")
+    return row
 
 
 @router.get("/ui/jobs/{job_id}", name="ui.job")
 async def job_page(request: Request, service: Serving, principal: Reader, job_id: str) -> Response:
     penstock = service.penstock
     store = penstock.engine.store
-    job = await job_of(service, principal, job_id)
+    row = await row_of(service, principal, job_id)
+    job = job_view(row)
     now = await store.now()
     history, logs = await asyncio.gather(penstock.history(job_id), store.logs(job_id))
     locks, rows = await asyncio.gather(
@@ -61,14 +78,18 @@ async def job_page(request: Request, service: Serving, principal: Reader, job_id
         penstock.costs(job=job_id),
     )
     calls = [view(row) for row in reversed(rows)]
-    axis, tracks = timeline(job, history, calls, now)
+    axis, tracks = timeline(job, history, calls, now, entered=row.entered)
+    lines = folded(history)
+    cost = costs[0] if costs else None
     return render(
         request,
         "job.html",
         principal=principal,
         job=job,
-        history=history[-LINES:][::-1],
-        hidden=max(len(history) - LINES, 0),
+        history=lines[-LINES:][::-1],
+        lines=len(history),
+        hidden=len(lines) > LINES,
+        most_folded=FOLDED,
         began=history[0].at if history else job.created,
         kinds=_KINDS,
         logs=logs,
@@ -76,11 +97,12 @@ async def job_page(request: Request, service: Serving, principal: Reader, job_id
         calls=calls,
         runs=runs,
         children=children,
-        cost=costs[0] if costs else None,
+        cost=cost,
         axis=axis,
         tracks=tracks,
         why=job.reason if job.status == "paused" else "",
         buttons=buttons(job) if principal.may("operate") else (),
+        canceling=what_cancel_does(row, calls, cost.cost if cost else 0),
         feed=link("/ui/live", job=job_id),
         every=500,
         shape=shape_of(job.error) if job.error else "",
@@ -100,13 +122,45 @@ async def act(
     """Cancelling asks first: in a dialog where there is a script, on a page where there is none."""
     if action not in DONE:
         raise NotFound(f"there is no action {action[:20]!r}")
-    job = await job_of(service, principal, job_id)
+    row = await row_of(service, principal, job_id)
     to = back or f"/ui/jobs/{job_id}"
     if action == "cancel" and not confirmed:
-        return render(request, "confirm.html", principal=principal, job=job, back=to)
+        calls = await service.penstock.engine.store.calls(CallFilter(job=job_id, limit=MOST_CALLS))
+        costs = await service.penstock.costs(job=job_id)
+        words = what_cancel_does(row, [view(call) for call in calls], costs[0].cost if costs else 0)
+        return render(request, "confirm.html", principal=principal, job=job_view(row), words=words, back=to)
     doing = getattr(service.penstock, action)(job_id, actor=principal.actor)
-    said = {"cancel": "cancel asked", "pause": "pause asked" if job.status == "running" else "paused"}
-    return await asked(request, to, doing, f"{job.workflow} {job_id}: {said.get(action, DONE[action])}")
+
+    def said(job: Job) -> str:
+        stands = {"pause": "paused", "cancel": "canceled"}.get(action)
+        words = DONE[action] if stands in (None, job.status) else f"asked to {action}"
+        return f"{row.workflow} {job_id}: {words}"
+
+    return await asked(request, to, doing, said)
+
+
+def what_cancel_does(row: JobRow, calls: Sequence[Call], paid: int) -> str:
+    """In a person's words, by what this job has."""
+    words = ["It stops for good."]
+    if row.cleanup is not None and row.cleanup != row.step:
+        words.append(f"Its clean-up step {row.cleanup} runs.")
+    if unfinished := sum(call.state in LIVE for call in calls):
+        words.append(f"The other side is asked to stop {many(unfinished, 'remote call')}; what was done may be paid.")
+    if paid:
+        words.append(f"The {dollars(paid)} paid so far are not paid back.")
+    return " ".join(words)
+
+
+def folded(history: Sequence[Event]) -> list[Line]:
+    """Oldest first, as `history` is."""
+    lines: list[Line] = []
+    for (kind, *_), alike in groupby(history, key=lambda event: (event.kind, event.step, event.epoch)):
+        events = list(alike)
+        if kind == "checkpoint" and len(events) > 1:
+            lines.append(Line(events[-1], tuple(events[::-1])))
+        else:
+            lines += map(Line, events)
+    return lines
 
 
 def buttons(job: Job) -> tuple[str, ...]:
@@ -118,13 +172,17 @@ def buttons(job: Job) -> tuple[str, ...]:
     return ("resume" if job.status == "paused" or job.halting == "pause" else "pause", "cancel")
 
 
-def timeline(job: Job, history: Sequence[Event], calls: Sequence[Call], now: float) -> tuple[Axis, list[Track]]:
-    """A track for each step, one for what people asked, and one for each remote call, on one axis."""
+def timeline(
+    job: Job, history: Sequence[Event], calls: Sequence[Call], now: float, entered: float | None = None
+) -> tuple[Axis, list[Track]]:
+    """A track for each step, one for what people asked, and one for each remote call, on one axis. `entered`: when the
+    step it is at was first taken up."""
     end = job.finished or now
     moments = [job.created, end, *(event.at - (event.took or 0) for event in history), *(e.at for e in history)]
     moments += [call.finished or now for call in calls]
     axis = Axis.around(moments, now)
     steps: dict[str, list[Bar]] = {}
+    marks: dict[str, list[Bar]] = {}
     wishes: list[Bar] = []
     free, after = job.created, "queued"
     for event in history:
@@ -137,6 +195,10 @@ def timeline(job: Job, history: Sequence[Event], calls: Sequence[Call], now: flo
             after = event.status
             continue
         bars = steps.setdefault(event.step, [])
+        if event.kind == "checkpoint":
+            # The step goes on: it is a mark on the bar of the tick, which is drawn when the tick has ended.
+            _mark(axis, marks.setdefault(event.step, []), event)
+            continue
         if event.kind == "crash":
             words = f"{event.step}: its worker died, try {event.attempt} was lost"
             bars.append(Bar(axis.x(free), axis.width(free, event.at), "crash", words))
@@ -144,15 +206,22 @@ def timeline(job: Job, history: Sequence[Event], calls: Sequence[Call], now: flo
             bars += [*_gap(axis, free, event.at - (event.took or 0.0), after), _bar(axis, event)]
         free, after = event.at, event.status
     if job.worker:
-        last = max(free, job.started or job.created)
+        last = max(free, entered or job.started or job.created)
         words = f"{job.step}, try {job.attempt}: running now"
-        steps.setdefault(job.step, []).append(Bar(axis.x(last), axis.width(last, now), "running", words))
+        bars = steps.setdefault(job.step, [])
+        bars += [*_gap(axis, free, last, after), Bar(axis.x(last), axis.width(last, now), "running", words)]
     elif not job.final:
         steps.setdefault(job.step, []).extend(_gap(axis, free, now, job.status))
-    tracks = [Track(step, tuple(bars), _ticks(bars)) for step, bars in steps.items()]
+    tracks = [Track(step, (*bars, *marks.get(step, ())), _ticks(bars)) for step, bars in steps.items()]
     if wishes:
-        tracks.append(Track("asked", tuple(wishes), kind="asked"))
+        tracks.append(Track("requests", tuple(wishes), kind="asked"))
     return axis, tracks + [track_of_call(call, axis, now) for call in calls[-40:]]
+
+
+def _mark(axis: Axis, marks: list[Bar], event: Event) -> None:
+    """What would stand on the mark before it is left out."""
+    if not marks or axis.at(event.at) - float(marks[-1].x.rstrip("%")) >= 0.5:
+        marks.append(Bar(axis.x(event.at), "0%", "mark", f"{event.step}: checkpoint", mark=True))
 
 
 def _ticks(bars: Sequence[Bar]) -> str:

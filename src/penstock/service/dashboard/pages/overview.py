@@ -6,23 +6,30 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from penstock.engine.model import FINAL, STATUSES
+from penstock.app import Penstock
+from penstock.engine.model import FINAL, STATUSES, Job
 from penstock.service.access.guard import Reader
 from penstock.service.access.principal import Principal
+from penstock.service.beginning import INTERNAL, first_job
 from penstock.service.dashboard import charts
 from penstock.service.dashboard.pages.costs import costs_by, daily
 from penstock.service.dashboard.rendering import render
 from penstock.service.dashboard.survey import MOST, Counted, Snapshot
-from penstock.service.dashboard.wording import figure
+from penstock.service.dashboard.wording import figure, many
 from penstock.service.state import Service, Serving
 
 router = APIRouter()
 
 MINUTES = 60
+RUNNING, DEAD = 8, 5
+"""Jobs in the lists of what runs and what died last."""
+
+PAGE, PASSED_OVER = 50, 250
 LIVE = tuple(status for status in STATUSES if status not in FINAL)
 
 
@@ -45,12 +52,16 @@ class Line:
     counts: dict[str, int]
     bar: list[charts.Part]
     ended: int
-    failed: int
+    dead: int
     spark: str
 
     @property
     def live(self) -> int:
         return sum(self.counts[status] for status in LIVE)
+
+    @property
+    def idle(self) -> bool:
+        return not (self.live or self.ended or self.dead)
 
 
 @router.get("/", name="ui.overview")
@@ -60,15 +71,17 @@ async def overview(request: Request, service: Serving, principal: Reader, snapsh
     ended = await _ended(service, principal, now)
     costs = await costs_by(request, service, principal, ("day", "workflow"), now, 14)
     money = daily(costs, now, 14, height=96)
-    running = await penstock.jobs(tenant=principal.tenant, status=("running",), limit=8)
-    failed = await penstock.jobs(tenant=principal.tenant, status=("failed",), limit=5) if snapshot.of("failed") else []
+    people = snapshot.people
+    lines = _lines(people, ended)
     return render(
         request,
         "overview.html",
         principal=principal,
         snapshot=snapshot,
+        people=people,
         concerns=concerns(snapshot, principal),
-        lines=_lines(snapshot, ended),
+        lines=[line for line in lines if not line.idle],
+        idle=[line for line in lines if line.idle],
         pace=_pace(ended, now),
         lately=sum(amount for minute, _, _, amount in ended if minute >= now - 360 and minute < now - 60) / 5,
         hour=sum(amount for *_, amount in ended),
@@ -76,25 +89,48 @@ async def overview(request: Request, service: Serving, principal: Reader, snapsh
         today=money.totals[-1],
         week=sum(money.totals[-7:]),
         money=money,
-        running=running,
-        failed=failed,
+        running=await _newest(penstock, principal, RUNNING, status=("running",)),
+        dead=await _newest(penstock, principal, DEAD, dead=True) if snapshot.dead else [],
         live=LIVE,
-        first=next(iter(sorted(penstock.workflows)), "WORKFLOW"),
+        most=MOST,
+        first=_first(service, principal),
         feed="/ui/live",
         every=2000,
     )
 
 
+async def _newest(penstock: Penstock, principal: Principal, most: int, **where: Any) -> list[Job]:
+    """The newest jobs that people submitted: Penstock's own are passed over, as far as `PASSED_OVER`."""
+    found: list[Job] = []
+    before = None
+    for _ in range(PASSED_OVER // PAGE):
+        page = await penstock.jobs(tenant=principal.tenant, before=before, limit=PAGE, **where)
+        found += [job for job in page if not job.workflow.startswith(INTERNAL)]
+        if len(page) < PAGE or len(found) >= most:
+            break
+        before = page[-1].id
+    return found[:most]
+
+
+def _first(service: Service, principal: Principal) -> str | None:
+    """Where the store is, and its password, is nothing for everybody who may read."""
+    settings = service.settings
+    secret = settings.source("store") == "--store" and ("@" in settings.store or "password=" in settings.store)
+    command = first_job(service.penstock, settings, flags=principal.tenant is None and not secret)
+    return f"{command} --store STORE" if command and secret else command
+
+
 def concerns(snapshot: Snapshot, principal: Principal) -> list[Concern]:
     """What needs a person, the gravest first."""
     found = []
-    idle = principal.tenant is None and snapshot.live and not snapshot.alive
+    waiting = snapshot.people.live
+    idle = principal.tenant is None and waiting and not snapshot.alive
     if idle:
         found.append(
             Concern(
                 "workers",
                 "No worker is alive",
-                f"{figure(snapshot.live)} jobs wait. Start one with `penstock worker`, or `penstock up`.",
+                f"{many(waiting, 'unfinished job')}. Start one with `penstock worker`, or `penstock up`.",
                 "/ui/workers",
                 grave=True,
             )
@@ -123,8 +159,8 @@ def concerns(snapshot: Snapshot, principal: Principal) -> list[Concern]:
     )
     for (amount, icon, title, thing), (words, path, grave) in told:
         if amount:
-            many = f"{MOST}+ {thing}s" if amount > MOST else f"{amount} {thing}{'' if amount == 1 else 's'}"
-            found.append(Concern(icon, title.format(many), words, path, grave))
+            amounts = f"{MOST}+ {thing}s" if amount > MOST else many(amount, thing)
+            found.append(Concern(icon, title.format(amounts), words, path, grave))
     return found
 
 
@@ -138,7 +174,8 @@ async def _ended(service: Service, principal: Principal, now: float) -> Ended:
         return []
     found = await service.penstock.engine.store.series(["jobs_ended"], now - MINUTES * 60)
     read = [(minute, json.loads(labels), amount) for minute, _, labels, amount in found]
-    return [(minute, str(label.get("workflow", "")), str(label.get("status", "")), n) for minute, label, n in read]
+    ended = [(minute, str(label.get("workflow", "")), str(label.get("status", "")), n) for minute, label, n in read]
+    return [line for line in ended if not line[1].startswith(INTERNAL)]
 
 
 def _pace(ended: Ended, now: float) -> charts.Columns:
@@ -158,10 +195,8 @@ def _pace(ended: Ended, now: float) -> charts.Columns:
 def _lines(snapshot: Snapshot, ended: Ended) -> list[Line]:
     """Workflows, the busiest first."""
     recent: dict[str, dict[float, float]] = defaultdict(lambda: defaultdict(float))
-    failed: dict[str, float] = defaultdict(float)
-    for minute, workflow, status, amount in ended:
+    for minute, workflow, _, amount in ended:
         recent[workflow][minute // 180] += amount
-        failed[workflow] += amount if status == "failed" else 0
     spans = sorted({span for parts in recent.values() for span in parts})
     whole = list(range(int(spans[0]), int(spans[-1]) + 1)) if spans else []
     most = max((sum(snapshot.of(s, name) for s in LIVE) for name in snapshot.workflows), default=0)
@@ -174,7 +209,7 @@ def _lines(snapshot: Snapshot, ended: Ended) -> list[Line]:
                 counts,
                 charts.stacked([(status, counts[status]) for status in LIVE], total=most or None),
                 int(sum(recent[name].values())),
-                int(failed[name]),
+                snapshot.dead_of.get(name, 0),
                 charts.line([recent[name].get(float(span), 0.0) for span in whole]) if recent[name] else "",
             )
         )

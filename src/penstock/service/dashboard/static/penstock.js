@@ -25,7 +25,7 @@
   showTheme();
 
   // Times. The server's clock counts, so that a browser whose clock is wrong shows no job from the future.
-  let skew = 0;
+  let skew = 0, lost = 0;
   const takeClock = (told) => { if (told) skew = Number(told) * 1000 - Date.now(); };
   const now = () => Date.now() + skew;
   const length = (seconds) => {
@@ -47,6 +47,8 @@
   const second = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
   const tick = () => {
     for (const element of document.querySelectorAll("time.since, time.lasting")) {
+      // Nobody knows whether it still lasts.
+      if (lost && element.classList.contains("lasting")) continue;
       const moment = Date.parse(element.dateTime);
       write(element, element.classList.contains("since") ? since(moment) : length((now() - moment) / 1000));
       if (!element.title) element.title = full.format(moment);
@@ -61,10 +63,11 @@
       element.title = full.format(date);
     }
     for (const text of within.querySelectorAll("text[data-at]")) {
-      const span = Number(text.dataset.span);
+      const span = Number(text.dataset.span), step = Number(text.dataset.step);
       if (span < 60) continue;
       const date = new Date(Number(text.dataset.at) * 1000);
-      write(text, (span > 5 * 86400 ? day : span > 360 ? minute : second).format(date));
+      const ofDay = step >= 86400 || (span > 86400 && !date.getHours() && !date.getMinutes());
+      write(text, (ofDay ? day : step >= 60 ? minute : second).format(date));
     }
   };
 
@@ -77,6 +80,35 @@
     if (!element) return;
     if (element.dataset.state !== state) element.dataset.state = state;
     write(document.getElementById("pulse-text"), words);
+  };
+  // The service does not answer: the page says so, and since when, until it does again.
+  const outOfReach = () => {
+    lost ||= Date.now();
+    pulse("lost", "not connected");
+    const stale = document.getElementById("stale");
+    if (!stale || !stale.hidden) return;
+    stale.textContent = `Not connected since ${second.format(lost)}: this page shows what was known then.`;
+    stale.hidden = false;
+  };
+  const withinReach = () => {
+    if (!lost) return;
+    lost = 0;
+    document.getElementById("stale")?.setAttribute("hidden", "");
+    if (stream?.readyState !== 1) pulse("polling", "every 10 s");
+  };
+  // A stream may break though the service answers, as where a proxy allows none.
+  const probe = async () => {
+    try {
+      await fetch("/health/live", { cache: "no-store" });
+    } catch {
+      if (stream?.readyState !== 1) outOfReach();
+      return;
+    }
+    if (stream?.readyState === 1) return;
+    const was = lost;
+    withinReach();
+    pulse("polling", "every 10 s");
+    if (was) { refresh(); listen(); }
   };
   const live = () => document.getElementById("live");
   // While somebody selects text, answers a dialog or fills a field, nothing is swapped under their hands.
@@ -113,11 +145,18 @@
     feed = wanted;
     if (!wanted || document.hidden) { pulse("off", "not live"); return; }
     stream = new EventSource(wanted);
-    stream.addEventListener("open", () => { clearInterval(poll); poll = 0; pulse("live", "live"); });
+    stream.addEventListener("open", (event) => {
+      clearInterval(poll); poll = 0;
+      const was = lost;
+      withinReach();
+      pulse("live", "live");
+      if (was && !event.data) refresh();
+    });
     stream.addEventListener("changed", changed);
     stream.addEventListener("error", () => {
-      pulse("polling", "every 10 s");
-      if (!poll) poll = setInterval(() => { refresh(); if (stream?.readyState === 2) listen(); }, POLL);
+      if (stream?.readyState === 1) return;
+      probe();
+      if (!poll) poll = setInterval(() => { if (lost) probe(); else refresh(); if (stream?.readyState === 2) listen(); }, POLL);
     });
   };
   const hush = () => { stream?.close(); stream = null; clearInterval(poll); poll = 0; };
@@ -160,10 +199,12 @@
   // A request that no service answers, or that a newer one replaced, swaps nothing. Who pressed a button is told.
   const fetched = (ctx) => async (url, options) => {
     try {
-      return await fetch(url, options);
+      const answer = await fetch(url, options);
+      withinReach();
+      return answer;
     } catch (error) {
       if (error.name !== "AbortError") {
-        pulse("polling", "out of reach");
+        outOfReach();
         if (ctx.request.method !== "GET") sayUnreachable();
       }
       return new Response(null, { status: 204 });
@@ -272,6 +313,8 @@
   document.addEventListener("htmx:config:request", (event) => {
     const { ctx } = event.detail;
     ctx.fetch = fetched(ctx);
+    // A page that fetches itself again must not take what is said to who pressed a button at the same moment.
+    if (ctx.sourceElement?.id === "live") ctx.request.headers["Penstock-Refresh"] = "true";
   });
   document.addEventListener("htmx:after:swap", afterSwap);
 
