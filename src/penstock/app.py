@@ -198,19 +198,9 @@ class Penstock:
             priority=priority,
             queue=queue,
             batch=batch,
+            budget=budget,
         )
-        if budget is None:
-            return (await self.engine.submit([new], actor=actor, once=once))[0]
-        # Before the job, which may begin to spend at once; taken back only where it is sure that there is no such job.
-        await self.engine.set_budget(f"job:{new.id}", budget, fresh=True)
-        try:
-            (submitted,) = await self.engine.submit([new], actor=actor, once=once)
-        except InvalidRequest:
-            await self.engine.set_budget(f"job:{new.id}", None, fresh=True)
-            raise
-        if submitted.job_id != new.id:
-            await self.engine.set_budget(f"job:{new.id}", None, fresh=True)
-        return submitted
+        return (await self.engine.submit([new], actor=actor, once=once))[0]
 
     async def submit_many(
         self,
@@ -292,6 +282,13 @@ class Penstock:
     async def history(self, job_id: str) -> list[Event]:
         """What happened to a job, oldest first."""
         return await self.engine.store.history(job_id)
+
+    async def history_page(
+        self, job_id: str, *, after: int = 0, before: int | None = None, limit: int = 500, newest: bool = False
+    ) -> list[tuple[int, Event]]:
+        """A part of a job's history, oldest first, each line with its number: the first `limit` lines between the
+        numbers `after` and `before`, or with `newest` the last ones."""
+        return await self.engine.store.history_page(job_id, after=after, before=before, limit=limit, newest=newest)
 
     async def logs(self, job_id: str, *, limit: int = 1000) -> list[LogLine]:
         """What a job's steps said last with `ctx.log`, oldest first."""
@@ -401,14 +398,12 @@ class Penstock:
         once: Once | None = None,
     ) -> Batch:
         """A group of jobs that ends exactly once. `limit`: members at work at once. `then`: the job that starts at
-        its end. `budget`: the dollars that the calls of all its members may cost; it replaces one that was set."""
+        its end. `budget`: the dollars that the calls of all its members may cost; a batch that exists keeps the one it
+        has."""
         follow_up = self._follow_up(then, tenant)
-        batch = await self.engine.open_batch(
-            key=key, tenant=tenant, limit=limit, then=follow_up, actor=actor, once=once
+        return await self.engine.open_batch(
+            key=key, tenant=tenant, limit=limit, then=follow_up, budget=budget, actor=actor, once=once
         )
-        if budget is not None:
-            await self.engine.set_budget(f"batch:{batch.id}", budget, tenant=batch.tenant, actor=actor)
-        return batch
 
     def _follow_up(self, then: FollowUp | None, tenant: str) -> NewJob | None:
         if then is None:

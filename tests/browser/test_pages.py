@@ -99,6 +99,25 @@ def test_it_fits_on_a_phone(name: str, show: Show, open_window: OpenWindow, pict
     assert wide <= seen, f"{wide - seen} pixels stand out at the side"
 
 
+@pytest.mark.parametrize("name", ["overview", "costs", "jobs", "dead letters"])
+def test_no_table_is_cut_off_on_a_desk(name: str, show: Show, open_window: OpenWindow) -> None:
+    page = open_window(show.up.url, viewport={"width": 1280, "height": 800}).page()
+    settled(page, show.path(name))
+    for box in page.locator(".table-box").all():
+        wide, seen = box.evaluate("e => [e.scrollWidth, e.clientWidth]")
+        assert wide <= seen, f"{box.get_attribute('aria-label')}: {wide - seen} pixels are cut off"
+
+
+@pytest.mark.parametrize("viewport", [{"width": 1280, "height": 800}, PHONE], ids=["desk", "phone"])
+def test_a_refusal_stands_in_the_middle(viewport: dict[str, int], show: Show, open_window: OpenWindow) -> None:
+    window = open_window(show.up.url, viewport=viewport)
+    page = window.page()
+    page.goto("/ui/jobs/nonesuch")
+    box = page.locator(".card").bounding_box()
+    assert box is not None and abs(box["x"] + box["width"] / 2 - viewport["width"] / 2) < 10
+    window.forgive("404")
+
+
 def test_the_navigation_opens_on_a_phone(show: Show, open_window: OpenWindow) -> None:
     page = open_window(show.up.url, viewport=PHONE, has_touch=True, is_mobile=True).page()
     settled(page, "/")

@@ -87,6 +87,39 @@ def test_a_job_is_cancelled_only_by_who_is_sure(up: Served, page: Page, picture:
     expect(page.locator(".actions button")).to_have_count(0)
 
 
+def test_what_is_long_stays_in_its_place(up: Served, page: Page, picture: Picture) -> None:
+    key = "a key of " + "x" * 300
+    job = up.submit("books", {"title": "Evelina", "unit": "A" * 3000}, key=key)
+    up.until(lambda: up.job(job)["progress"], "the job to say how far it is")
+    for path in (f"/ui/jobs/{job}", "/ui/jobs", "/"):
+        page.goto(path)
+        expect(page.locator(".progress-text").first).to_be_visible()
+        picture(page, path.strip("/").replace("/", "-") or "overview")
+        wide, seen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        assert wide <= seen, f"{path}: {wide - seen} pixels stand out at the side"
+        for box in page.locator(".table-box").all():
+            wide, seen = box.evaluate("e => [e.scrollWidth, e.clientWidth]")
+            assert wide <= seen, f"{path}: a table is {wide - seen} pixels too wide"
+    page.goto("/ui/jobs")
+    title = page.locator(f"#row-{job} .row-title")
+    expect(title).to_have_attribute("title", key)
+    box = title.bounding_box()
+    assert box is not None and box["height"] < 60, "a long key takes two lines"
+    up.post(f"/api/v1/jobs/{job}/cancel")
+
+
+def test_what_is_said_of_a_button_is_said_once(up: Served, page: Page) -> None:
+    """However often the page fetches itself again meanwhile."""
+    job = up.submit("books", {"title": "Belinda"})
+    page.goto(f"/ui/jobs/{job}")
+    expect(status(page)).to_contain_text("running")
+    page.evaluate("setInterval(() => htmx.trigger('#live', 'penstock:changed', {}), 20)")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator(".toast")).to_contain_text(job)
+    expect(status(page)).to_have_text("paused")
+    expect(page.locator(".toast")).to_have_count(1)
+
+
 def test_buttons_do_without_a_script(up: Served, open_window: OpenWindow) -> None:
     job = up.submit("books", {"title": "Camilla"})
     up.until_job(job, "running")
@@ -124,10 +157,13 @@ def test_a_page_comes_back_to_life_when_the_service_does(
         expect(pulse).to_have_attribute("data-state", LIVE)
         same_page = stays(page)
         up.stop()
-        expect(pulse).to_have_attribute("data-state", "polling")
+        expect(pulse).to_have_attribute("data-state", "lost")
+        expect(pulse).to_have_text("not connected")
+        expect(page.get_by_role("alert")).to_contain_text("Not connected since")
         picture(page, "gone")
         up.start()
         expect(pulse).to_have_attribute("data-state", LIVE)
+        expect(page.get_by_role("alert")).to_be_hidden()
         up.submit("books", {"title": "The Watsons"}, key="watsons")
         expect(page.get_by_role("link", name="watsons")).to_be_visible()
         assert same_page(), "the page was loaded again"

@@ -7,6 +7,7 @@ import json
 import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import closing
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,15 @@ async def every_way_leads_there(ask: Ask, rows: list[JobRow]) -> None:
             assert answer == wanted[: len(answer)], where
 
 
+async def a_brief_list_has_neither_payload_nor_result(store: SqliteStore | PostgresStore) -> None:
+    for where in (JobFilter(), JobFilter(status=("completed",)), JobFilter(tenant="acme"), JobFilter(dead=True)):
+        whole = await store.jobs(where)
+        brief = await store.jobs(replace(where, brief=True))
+        assert whole
+        assert any(row.payload for row in whole)
+        assert brief == [replace(row, payload="", result=None) for row in whole]
+
+
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     if "every_way" in request.node.name:
@@ -122,6 +132,7 @@ def test_every_way_leads_to_the_same_page_on_sqlite(tmp_path: Path) -> None:
         await store.open()
         await every_way_leads_there(store.rows, small())
         await counts_are_right(store, small())
+        await a_brief_list_has_neither_payload_nor_result(store)
         await store.close()
 
     asyncio.run(go())
@@ -134,6 +145,7 @@ def test_every_way_leads_to_the_same_page_on_postgres(postgres_url: str) -> None
         await store.open()
         await every_way_leads_there(store.rows, small())
         await counts_are_right(store, small())
+        await a_brief_list_has_neither_payload_nor_result(store)
         await store.close()
 
     asyncio.run(go())

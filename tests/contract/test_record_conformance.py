@@ -172,6 +172,13 @@ class NumbersAgain(MemoryStore):
         super()._tell(job, event)
 
 
+class PagesFromTheWrongEnd(MemoryStore):
+    async def history_page(
+        self, job_id: str, *, after: int = 0, before: int | None = None, limit: int = 500, newest: bool = False
+    ) -> list[tuple[int, Event]]:
+        return await super().history_page(job_id, after=after, before=before, limit=limit)
+
+
 class AddsTwice(MemoryStore):
     def _add_meters(self, op: AddMeters) -> None:
         kept, self._replay = self._replay, False
@@ -198,7 +205,7 @@ class KeepsOldAudit(MemoryStore):
     [
         DoesItAgain, DoesItTwiceInAGroup, RemembersRefusals, TakesAnyDigest, NeverForgetsAnAnswer, AuditsRefusals,
         AuditsWhatItRecalls, KeepsSessionsOfTheRevoked, SessionsNeverEnd, SessionsBeginAnew, AnnouncesTwice,
-        LogsOfLostClaims, KeepsLogs, NumbersAgain, AddsTwice, KeepsOldSeries, KeepsOldAudit,
+        LogsOfLostClaims, KeepsLogs, NumbersAgain, PagesFromTheWrongEnd, AddsTwice, KeepsOldSeries, KeepsOldAudit,
     ],
 )  # fmt: skip
 def test_a_store_that_is_wrong_about_records_is_found_out(wrong: type[MemoryStore]) -> None:
@@ -207,5 +214,5 @@ def test_a_store_that_is_wrong_about_records_is_found_out(wrong: type[MemoryStor
             clock = ManualClock()
             await compare(MemoryStore(clock), wrong(clock), clock=clock, seed=seed, length=LENGTH)
 
-    with pytest.raises(AssertionError, match=r"seed|changes"):
+    with pytest.raises(AssertionError, match=r"seed|changes|history_page"):
         asyncio.run(differ())

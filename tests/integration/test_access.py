@@ -35,6 +35,13 @@ def problem(answer: httpx2.Response, status: int) -> str:
     return detail
 
 
+def refusal_page(answer: httpx2.Response, status: int, words: str) -> None:
+    """A browser is refused with a page."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert words in answer.text
+
+
 async def logged_in(house: House, secret: str, **more: Any) -> tuple[httpx2.AsyncClient, str]:
     """A browser with a session, and the secret that stands in its pages."""
     browser = house.client(**more)
@@ -266,7 +273,7 @@ async def test_a_page_from_before_a_restart_is_loaded_anew_by_htmx(tmp_path: Pat
     async with serving(tmp_path, open_access=True) as house:
         headers = {"HX-Request": "true", "X-CSRF-Token": "of-the-last-process"}
         answer = await house.client().post("/ui/things", data={"what": "pause"}, headers=headers)
-        problem(answer, 403)
+        refusal_page(answer, 403, "the page is out of date")
         assert answer.headers["hx-refresh"] == "true"
 
 
@@ -451,10 +458,10 @@ async def test_only_pages_lead_to_the_login(tmp_path: Path) -> None:
         client = house.client()
         problem(await client.get(THINGS, headers=HTML), 401)
         problem(await client.get("/ui/things"), 401)
-        problem(await client.post("/ui/things", headers=HTML, data={"what": "x"}), 401)
+        refusal_page(await client.post("/ui/things", headers=HTML, data={"what": "x"}), 401, "this needs a token")
         part = {"HX-Request": "true", "HX-Current-URL": f"{house.base_url}/ui/things?status=failed"}
         answer = await client.get("/ui/things", headers=part)
-        problem(answer, 401)
+        refusal_page(answer, 401, "this needs a token")
         assert answer.headers["hx-redirect"] == "/ui/login?next=%2Fui%2Fthings%3Fstatus%3Dfailed"
 
 

@@ -17,17 +17,22 @@ import pytest
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from penstock import FollowUp
+from penstock import FollowUp, Penstock, Permanent, Workflow
+from penstock.config import Settings
 from penstock.engine.call import Call
 from penstock.service.access.guard import Reader
 from penstock.service.app import create_app
+from penstock.service.beginning import first_job
 from penstock.service.dashboard import survey
 from penstock.service.dashboard.acting import MOST
 from penstock.service.dashboard.assets import FOLDER, asset
 from penstock.service.dashboard.charts import Axis, columns, stacked
+from penstock.service.dashboard.pages.job import folded, timeline
 from penstock.service.dashboard.rendering import own_path, render
 from penstock.service.dashboard.wording import coded, dollars, shape_of
+from penstock.service.live import LiveFeed
 from penstock.service.sections import Section
+from penstock.service.state import Service
 from tests.support.api import Api, serving
 from tests.support.house import in_a_loop
 
@@ -168,7 +173,139 @@ async def test_the_overview_shows_first_what_needs_a_person(tmp_path: Path) -> N
 async def test_an_empty_service_says_how_to_begin(tmp_path: Path) -> None:
     async with serving(tmp_path) as api:
         page = await Tab(api.client()).open("/")
-        assert "penstock jobs submit" in page and "Needs you" not in page
+        assert "penstock jobs submit notes --payload JSON" in page and "Needs you" not in page
+        assert "penstock init" not in page and page.count("nothing yet") == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"), [(str, """'"world"'"""), (int, "1"), (bool, "true"), (dict, "JSON")], ids=str
+)
+def test_the_first_job_has_a_payload_that_fits(kind: type, payload: str) -> None:
+    flow = Workflow("flow", payload=kind)
+
+    @flow.step
+    async def go(payload: Any, ctx: Any) -> None: ...
+
+    assert first_job(Penstock(workflows=[flow]), Settings()) == f"penstock jobs submit flow --payload {payload}"
+
+
+@in_a_loop
+async def test_a_service_without_an_app_says_how_to_make_one(tmp_path: Path) -> None:
+    app = Penstock(store=f"sqlite:///{tmp_path}/penstock.db")
+    async with app:
+        service = Service(app, Settings(), LiveFeed(app), open_access=True)
+        transport = httpx2.ASGITransport(create_app(service))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8800") as client:
+            page = await Tab(client).open("/")
+        assert "penstock init" in page and "jobs submit" not in page
+
+
+@in_a_loop
+async def test_what_was_retried_has_not_failed_last(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        tab = it.tab
+        assert f'id="fail-{it.failed}"' in await tab.open("/")
+        await tab.press("/ui/jobs/act", action="retry", ids=it.failed, back="/")
+        page = await tab.open("/")
+        assert f'id="fail-{it.failed}"' not in page and "dead letter<" not in page
+
+
+@in_a_loop
+async def test_the_overview_leaves_out_what_penstock_does_for_itself(tmp_path: Path) -> None:
+    app = Penstock(store=f"sqlite:///{tmp_path}/penstock.db")
+    for name in ("letters", "penstock.webhook"):
+        flow = Workflow(name)
+
+        @flow.step
+        async def go(payload: Any, ctx: Any) -> None:
+            raise Permanent("no")
+
+        app.add(flow)
+    async with app:
+        told = [(await app.submit(name, {})).job_id for name in ("letters", "penstock.webhook")]
+        async with app.worker(grace=5.0):
+            for job in told:
+                await app.wait(job, timeout=30.0)
+        service = Service(app, Settings(), LiveFeed(app), open_access=True)
+        transport = httpx2.ASGITransport(create_app(service))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8800") as client:
+            tab = Tab(client)
+            page = await tab.open("/")
+            assert "1 job, 0 not ended" in page and "2 dead letters" in page
+            assert f'id="fail-{told[0]}"' in page and told[1] not in page and "flow-penstock" not in page
+            jobs = await tab.open("/ui/jobs")
+            assert all(f'id="row-{job}"' in jobs for job in told)
+
+
+@in_a_loop
+async def test_checkpoints_are_marks_on_one_bar_and_one_line_of_history(tmp_path: Path) -> None:
+    app = Penstock(store=f"sqlite:///{tmp_path}/penstock.db")
+    flow, reached, enough = Workflow("flow"), asyncio.Event(), asyncio.Event()
+
+    @flow.step
+    async def go(payload: Any, ctx: Any) -> None:
+        for n in range(12):
+            await ctx.checkpoint(n)
+        reached.set()
+        await enough.wait()
+
+    app.add(flow)
+    async with app, app.worker(grace=5.0):
+        job_id = (await app.submit("flow", 0)).job_id
+        async with asyncio.timeout(30):
+            await reached.wait()
+        row = await app.engine.store.job(job_id)
+        history, job = await app.history(job_id), await app.job(job_id)
+        assert row is not None
+        _, (track,) = timeline(job, history, [], job.created + 1000, entered=row.entered)
+        assert [bar.kind for bar in track.bars if not bar.mark] == ["running"] and not track.note
+        assert any(bar.mark for bar in track.bars)
+        (line,) = folded(history)
+        assert [event.at for event in line.checkpoints] == sorted((event.at for event in history), reverse=True)
+        service = Service(app, Settings(), LiveFeed(app), open_access=True)
+        transport = httpx2.ASGITransport(create_app(service))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8800") as client:
+            assert "12 checkpoints" in await Tab(client).open(f"/ui/jobs/{job_id}")
+        enough.set()
+        await app.wait(job_id, timeout=30.0)
+
+
+@in_a_loop
+async def test_a_page_that_fetches_itself_again_takes_nothing_that_was_said(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        tab, place = it.tab, f"/ui/jobs/{it.waiting}"
+        await tab.send(f"{place}/pause", back=place)
+        again = {"HX-Request": "true", "Penstock-Refresh": "true"}
+        assert f"holds {it.waiting}: paused" not in (await tab.client.get(place, headers=again)).text
+        assert f"holds {it.waiting}: paused" in await tab.part(place)
+        assert f"holds {it.waiting}: paused" not in await tab.part(place)
+
+
+@in_a_loop
+async def test_characters_that_turn_text_around_are_shown_as_their_numbers(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        key = "invoice \u202efdp.exe\u202c \u2066x\u2069"
+        job = (await api.penstock.submit("breaks", {"text": key}, key=key)).job_id
+        await api.run(job)
+        tab = Tab(api.client())
+        for path in ("/", "/ui/jobs", f"/ui/jobs/{job}", "/ui/dead-letters"):
+            page = re.sub(r'data-copy="[^"]*"', "", await tab.open(path))
+            assert not re.search("[\u202a-\u202e\u2066-\u2069]", page), path
+            assert "invoice \\u202efdp.exe" in page, path
+        assert (await tab.open("/ui/jobs", 200)).count('id="row-') == 1
+        found = await tab.client.get("/ui/jobs", params={"key": key})
+        assert f'value="{key}"' in found.text, "a filter keeps what was typed"
+
+
+@in_a_loop
+async def test_a_cancel_is_explained_by_what_the_job_has(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        plain = (await it.api.penstock.submit("notes", "x")).job_id
+        asked = (await it.tab.send(f"/ui/jobs/{plain}/cancel")).text
+        assert "It stops for good." in asked and "clean-up" not in asked and "paid" not in asked
+        assert "clean-up step let_go runs" in (await it.tab.send(f"/ui/jobs/{it.waiting}/cancel")).text
+        called = it.calls["running"].job
+        assert "asked to stop 1 remote call" in (await it.tab.send(f"/ui/jobs/{called}/cancel")).text
 
 
 @in_a_loop
@@ -498,6 +635,14 @@ def test_money_is_written_with_as_many_digits_as_say_something() -> None:
     assert [dollars(n) for n in (0, 12, 4_500, 420_000, 1_234_567_890)] == [
         "$0.00", "$0.000012", "$0.0045", "$0.42", "$1,234.57",
     ]  # fmt: skip
+
+
+def test_an_axis_of_some_days_names_the_days() -> None:
+    noon = 86_400.0 * 20_000 + 43_200
+    for days in (1.2, 2, 3, 5, 9):
+        labels = [tick.label for tick in Axis.around([noon, noon + 86_400 * days], noon).ticks()]
+        assert len(set(labels)) == len(labels) or "12:00" in labels, labels
+        assert "00:00" not in labels, labels
 
 
 def test_one_old_call_does_not_make_dots_of_all_the_others() -> None:

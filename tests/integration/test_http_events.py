@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock.service.access import streams
 from penstock.service.access.tokens import revoke_token
 from penstock.service.api import events
 from tests.support.api import KEEPER, serving
@@ -117,7 +118,7 @@ def test_a_stream_without_news_shows_that_it_is_alive(tmp_path: Path, monkeypatc
 
 
 def test_a_stream_ends_when_its_token_is_revoked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "RECHECK", 0.05)
+    monkeypatch.setattr(streams, "RECHECK", 0.05)
     monkeypatch.setattr(events, "LOOK_UP", 0.05)
 
     @in_a_loop
@@ -141,3 +142,69 @@ async def test_a_listener_that_goes_away_is_forgotten(tmp_path: Path) -> None:
             await stream.until("event: ready")
             assert len(feed._listeners) == 1
         assert not feed._listeners
+
+
+LIVE = "/ui/live"
+
+
+@pytest.mark.parametrize("path", [EVENTS, LIVE])
+@pytest.mark.parametrize("how", ["revoked", "expired", "logged out"])
+def test_no_stream_outlives_what_opened_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, how: str
+) -> None:
+    monkeypatch.setattr(streams, "RECHECK", 0.05)
+
+    @in_a_loop
+    async def check() -> None:
+        async with serving(tmp_path, open_access=False) as api, api.client() as browser:
+            secret = await api.secret("watch", "read", expires_in=5.0 if how == "expired" else None)
+            assert (await browser.post("/ui/login", data={"token": secret})).status_code == 303
+            session = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+            page = await browser.get("/ui/jobs", headers={"Accept": "text/html"})
+            csrf = page.text.partition('name="csrf" value="')[2].partition('"')[0]
+            async with api.stream(path, Cookie=session) as stream:
+                await stream.until("retry: 2000")
+                if how == "revoked":
+                    await revoke_token(api.penstock.engine, "watch", actor=KEEPER)
+                elif how == "logged out":
+                    assert (await browser.post("/ui/logout", data={"csrf": csrf})).status_code == 303
+                await stream.ended()
+                assert stream.status == 200
+
+    check()
+
+
+@pytest.mark.parametrize("path", [EVENTS, LIVE])
+def test_nobody_has_any_number_of_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.setattr(streams, "MOST_STREAMS", 2)
+
+    @in_a_loop
+    async def check() -> None:
+        async with serving(tmp_path, open_access=False) as api:
+            one = {"Authorization": f"Bearer {await api.secret('one', 'read')}"}
+            other = {"Authorization": f"Bearer {await api.secret('other', 'read')}"}
+            async with api.stream(path, **one) as first, api.stream(EVENTS, **one) as second:
+                await first.until("retry: 2000")
+                await second.until("retry: 2000")
+                async with api.stream(path, **one) as third:
+                    assert "streams open already" in await third.ended()
+                    assert third.status == 429
+                async with api.stream(path, **other) as others:
+                    await others.until("retry: 2000")
+            async with api.stream(path, **one) as again:
+                await again.until("retry: 2000")
+
+    check()
+
+
+@in_a_loop
+async def test_a_page_is_told_of_its_own_tenant_alone(tmp_path: Path) -> None:
+    async with serving(tmp_path, open_access=False) as api:
+        secret = await api.secret("bolt", "read", tenant="bolt")
+        theirs = (await api.penstock.submit("notes", 1, tenant="acme")).job_id
+        feed: Any = api.service.feed
+        for query in ("", f"?job={theirs}", "?workflow=notes", "?tenant=acme"):
+            async with api.stream(LIVE + query, Authorization=f"Bearer {secret}") as stream:
+                await stream.until("event: changed")
+                (listener,) = feed._listeners
+                assert listener.wanted.tenant == "bolt"

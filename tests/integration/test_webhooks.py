@@ -8,10 +8,11 @@ import hashlib
 import hmac
 import logging
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from penstock import Context, Penstock, Permanent, Workflow
@@ -19,13 +20,14 @@ from penstock.cli.sessions import alive
 from penstock.config import Settings
 from penstock.config.settings import NOTICES, WebhookSettings
 from penstock.engine.clock import SystemClock
-from penstock.engine.errors import OverBudget
+from penstock.engine.errors import OverBudget, StoreUnavailable
 from penstock.engine.machine import is_internal, workers_at_work
 from penstock.engine.model import Job
+from penstock.service import webhooks
 from penstock.service.notices import WEBHOOK_WORKFLOW
-from penstock.service.notifier import CURSOR, Notifier
-from penstock.service.webhooks import QUEUE, signature, trial
-from penstock.store.protocol import SetCursor
+from penstock.service.notifier import AT_ONCE, Notifier, cursor_of
+from penstock.service.webhooks import LONGEST_WAIT, queue_of, signature, trial
+from penstock.store.protocol import Op, SetCursor, Submit
 from tests.support.receiver import Receiver
 
 PATIENT = 20.0
@@ -217,7 +219,7 @@ def test_a_receiver_that_fails_is_tried_again_until_it_takes_it(tmp_path: Path) 
                 (waiting,) = await ended(here, 1, "waiting")
                 assert waiting.error == f"Transient: webhook 'ops' answered {(500, 404)[tries - 1]}"
                 here.clock.ahead += 100
-                here.app.engine.send_hints({QUEUE})
+                here.app.engine.send_hints({queue_of("ops")})
             (job,) = await ended(here, 1, "completed")
             assert job.result == {"delivered": True, "status": 204}
 
@@ -236,7 +238,7 @@ def test_a_receiver_that_is_busy_says_when(tmp_path: Path) -> None:
             assert waiting.due is not None
             assert 600 < waiting.due - here.clock.now() < 710
             here.clock.ahead += 720
-            here.app.engine.send_hints({QUEUE})
+            here.app.engine.send_hints({queue_of("ops")})
             await ended(here, 1, "completed")
 
     with Receiver((503, {"Retry-After": "700"})) as receiver:
@@ -289,9 +291,64 @@ def test_neither_secret_nor_address_is_in_what_people_see(tmp_path: Path, caplog
 
     with Receiver(400) as receiver, caplog.at_level(logging.DEBUG):
         shown = asyncio.run(main(receiver))
+        port = f"port={receiver.port}"
     for text in (*shown, caplog.text):
-        for hidden in (SECRET, "pass-word", "hidden-one", "a-path-nobody-may-see"):
+        for hidden in (SECRET, "pass-word", "hidden-one", "a-path-nobody-may-see", port, "port=1 "):
             assert hidden not in text
+
+
+def test_a_receiver_that_hangs_holds_up_no_other(tmp_path: Path) -> None:
+    async def main(stuck: Receiver, well: Receiver) -> None:
+        many = 5 * AT_ONCE
+        async with world(tmp_path) as here, here.notifier(stuck=hook(stuck), well=hook(well)):
+            for _ in range(many):
+                await here.run("well")
+            await until(lambda: len(well.received) == many, "all notices for who answers")
+            assert len(stuck.received) == AT_ONCE
+
+    with Receiver(hangs=True) as stuck, Receiver() as well:
+        asyncio.run(main(stuck, well))
+
+
+def test_a_receiver_that_does_not_answer_in_time_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main(receiver: Receiver) -> None:
+        async with world(tmp_path) as here, here.notifier(ops=hook(receiver)):
+            await here.run("well")
+            (waiting,) = await ended(here, 1, "waiting")
+            assert waiting.error == "Transient: webhook 'ops' could not be reached (ReadTimeout)"
+
+    monkeypatch.setattr(webhooks, "TIMEOUT", 0.3)
+    with Receiver(hangs=True) as receiver:
+        asyncio.run(main(receiver))
+
+
+@pytest.mark.parametrize(
+    ("said", "most"),
+    [
+        ("999999999", LONGEST_WAIT),
+        ("9" * 400, LONGEST_WAIT),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_WAIT),
+        ("Fri, 31 Dec 9999 23:59:59 -1200", 60.0),
+        ("\xb2", 60.0),
+        ("-5", 60.0),
+        ("soon", 60.0),
+    ],
+)
+def test_what_a_receiver_asks_for_is_bounded(tmp_path: Path, said: str, most: float) -> None:
+    """What is no time at all counts as if nothing had been said."""
+
+    async def main(receiver: Receiver) -> None:
+        async with world(tmp_path) as here, here.notifier(ops=hook(receiver)):
+            await here.run("well")
+            (waiting,) = await ended(here, 1, "waiting")
+            assert waiting.error == "RateLimited: webhook 'ops' answered 429"
+            assert waiting.due is not None
+            assert waiting.due - here.clock.now() <= most * 1.25
+
+    with Receiver((429, {"Retry-After": said})) as receiver:
+        asyncio.run(main(receiver))
 
 
 def test_deliveries_are_not_told_of_themselves(tmp_path: Path) -> None:
@@ -324,17 +381,102 @@ def test_what_happened_while_no_service_ran_is_told_by_the_next(tmp_path: Path) 
     assert told == {between.id}, f"the first time it begins with the present, not with {before.id}"
 
 
+def test_a_webhook_that_is_new_is_not_told_of_what_was_before(tmp_path: Path) -> None:
+    """Whether there were others, and also where its name was used before."""
+
+    async def main(first: Receiver, second: Receiver) -> list[str]:
+        async with world(tmp_path) as here:
+            ids = []
+            for hooks, told in (
+                ({"first": hook(first)}, 1),
+                ({}, 1),
+                ({"second": hook(second)}, 2),
+                ({"first": hook(first), "second": hook(second)}, 4),
+            ):
+                ids.append((await here.run("well")).id)
+                async with here.notifier(**hooks):
+                    ids.append((await here.run("well")).id)
+                    await ended(here, told, "completed")
+            await here.run("well")
+            async with here.notifier(first=hook(first), second=hook(second)):
+                await ended(here, 6, "completed")
+            return ids
+
+    with Receiver() as first, Receiver() as second:
+        ids = asyncio.run(main(first, second))
+    told = [[got.json["job"]["id"] for got in receiver.received] for receiver in (first, second)]
+    places = [[ids.index(job) for job in jobs if job in ids] for jobs in told]
+    assert [sorted(each) for each in places] == [[1, 7], [5, 6, 7]]
+    assert [len(each) for each in told] == [3, 4]
+
+
+def test_a_line_that_is_committed_late_is_told_after_a_restart(postgres_url: str, tmp_path: Path) -> None:
+    """A transaction takes its number, others pass it by, the service restarts, and then it commits."""
+
+    async def main(receiver: Receiver) -> None:
+        late = await asyncpg.connect(postgres_url)
+        async with world(tmp_path, postgres_url) as here:
+            store = here.app.engine.store
+            paused = await here.run("too dear", until=("paused",))
+            async with here.notifier(ops=hook(receiver)) as notifier:
+                held = late.transaction()
+                await held.start()
+                number = await late.fetchval(
+                    "INSERT INTO events (job, at, kind, step, status, attempt) SELECT job, extract(epoch FROM now()), 'cancel',"
+                    " step, 'canceled', 0 FROM events WHERE job = $1 ORDER BY id DESC LIMIT 1 RETURNING id",
+                    paused.id,
+                )
+                await here.run("well")
+                await notifier.read()
+                await ended(here, 1, "completed")
+                assert int(await store.cursor(cursor_of("ops")) or 0) < number
+            async with here.notifier(ops=hook(receiver)) as notifier:
+                await held.commit()
+                await notifier.read()
+                await ended(here, 2, "completed")
+        await late.close()
+
+    with Receiver() as receiver:
+        asyncio.run(main(receiver))
+    assert sorted(got.json["event"] for got in receiver.received) == ["job.canceled", "job.completed"]
+
+
+def test_a_page_that_could_not_be_stored_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(receiver: Receiver) -> None:
+        async with world(tmp_path) as here, here.notifier(ops=hook(receiver)) as notifier:
+            async with notifier._reading:
+                await here.run("well")
+                store = here.app.engine.store
+                apply, failures = store.apply, iter([StoreUnavailable("away")])
+
+                async def fails_once(ops: Sequence[Op], *args: Any, **more: Any) -> Any:
+                    for op in ops:
+                        if isinstance(op, Submit) and (error := next(failures, None)):
+                            raise error
+                    return await apply(ops, *args, **more)
+
+                monkeypatch.setattr(store, "apply", fails_once)
+            with pytest.raises(StoreUnavailable):
+                await notifier.read()
+            await notifier.read()
+            await ended(here, 1, "completed")
+
+    with Receiver() as receiver:
+        asyncio.run(main(receiver))
+    assert len(receiver.received) == 1
+
+
 def test_a_death_between_the_jobs_and_the_place_tells_nothing_twice(tmp_path: Path) -> None:
     async def main(receiver: Receiver) -> None:
         async with world(tmp_path) as here:
             async with here.notifier(ops=hook(receiver)):
-                place = await here.app.engine.store.cursor(CURSOR)
+                place = await here.app.engine.store.cursor(cursor_of("ops"))
                 for _ in range(3):
                     await here.run("well")
                 await ended(here, 3, "completed")
             assert place is not None
-            assert await here.app.engine.store.cursor(CURSOR) != place
-            await here.app.engine.group.do(SetCursor(CURSOR, place))
+            assert await here.app.engine.store.cursor(cursor_of("ops")) != place
+            await here.app.engine.group.do(SetCursor(cursor_of("ops"), place))
             async with here.notifier(ops=hook(receiver)):
                 await here.run("well")
                 await ended(here, 4, "completed")

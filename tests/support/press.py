@@ -17,6 +17,7 @@ from penstock.gemini import BatchRequest, BatchRow, generate_request, read_rows
 class Book(BaseModel):
     title: str
     pages: int = 10
+    unit: str = "pages"
 
 
 books = Workflow("books", payload=Book)
@@ -27,11 +28,11 @@ async def print_pages(book: Book, ctx: Context) -> dict[str, Any] | Again:
     """One tick for as long as nobody asks for a pause or a cancel."""
     ctx.log.info("printing %s", book.title)
     while (done := min(printed(book.title), book.pages)) < book.pages:
-        ctx.progress(done, book.pages, "pages")
+        ctx.progress(done, book.pages, book.unit)
         if ctx.halted:
             return Again(book)
         await asyncio.sleep(0.05)
-    ctx.progress(done, book.pages, "pages")
+    ctx.progress(done, book.pages, book.unit)
     return {"title": book.title, "pages": done}
 
 

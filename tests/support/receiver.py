@@ -23,9 +23,13 @@ Answer = tuple[int, dict[str, str]]
 
 
 class Receiver:
-    """Answers with what is in `answers`, one after the other, and then with 204."""
+    """Answers with what is in `answers`, one after the other, and then with 204. One that `hangs` answers nothing until
+    it is closed."""
 
-    def __init__(self, *answers: int | Answer) -> None:
+    def __init__(self, *answers: int | Answer, hangs: bool = False) -> None:
+        self._free = threading.Event()
+        if not hangs:
+            self._free.set()
         self.answers: list[Answer] = [(each, {}) if isinstance(each, int) else each for each in answers]
         self.received: list[Received] = []
         receiver = self
@@ -34,6 +38,7 @@ class Receiver:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 receiver.received.append(Received(dict(self.headers), body))
+                receiver._free.wait()
                 status, headers = receiver.answers.pop(0) if receiver.answers else (204, {})
                 self.send_response(status)
                 for name, value in headers.items():
@@ -49,10 +54,15 @@ class Receiver:
         self._thread.start()
 
     @property
+    def port(self) -> int:
+        return self._server.server_port
+
+    @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/hooks/a-path-nobody-may-see"
+        return f"http://127.0.0.1:{self.port}/hooks/a-path-nobody-may-see"
 
     def close(self) -> None:
+        self._free.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -233,6 +233,8 @@ def _interruptible() -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        # After a second Ctrl-C the loop's own end is watched too: it waits for threads in which a step may sit.
+        if interrupts.last_moment is None:
+            over.set()
         for number, handler in before.items():
             signal.signal(number, handler)

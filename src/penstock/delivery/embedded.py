@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from penstock.engine.engine import Engine
@@ -23,7 +24,8 @@ LONGEST_SLEEP = 60.0
 
 
 class Embedded:
-    """Runs an engine's jobs here until it is stopped. Several processes may do so on one store."""
+    """Runs an engine's jobs here until it is stopped. Several processes may do so on one store. `each`: the most of one
+    queue at once, so that none can take the room of all."""
 
     def __init__(
         self,
@@ -31,6 +33,7 @@ class Embedded:
         *,
         queues: Sequence[str] = (DEFAULT_QUEUE,),
         concurrency: int = 100,
+        each: int | None = None,
         sweep_every: float = 5.0,
         grace: float = 30.0,
     ) -> None:
@@ -39,6 +42,8 @@ class Embedded:
         self.engine = engine
         self._queues = tuple(checked_name("queue", queue) for queue in queues)
         self._concurrency = concurrency
+        self._each = concurrency if each is None else each
+        self._of_queue = dict.fromkeys(self._queues, 0)
         self._sweep_every = sweep_every
         self._grace = grace
         self._news = {queue: asyncio.Event() for queue in self._queues}
@@ -90,16 +95,16 @@ class Embedded:
     async def _deliver(self, queue: str) -> None:
         news = self._news[queue]
         while True:
-            room = self._concurrency - len(self._running) - self._reserved
+            free = self._concurrency - len(self._running) - self._reserved
+            room = min(free, self._each - self._of_queue[queue], MOST_AT_ONCE)
             if room < 1:
                 self._freed.clear()
                 await self._freed.wait()
                 continue
             news.clear()
-            room = min(room, MOST_AT_ONCE)
             self._reserved += room
             try:
-                wake = await self.engine.advance_next(queue, room=room, start=self._start)
+                wake = await self.engine.advance_next(queue, room=room, start=partial(self._start, queue))
             except Exception as error:
                 # Whatever it is, the queue must be served again: nobody else watches over this loop.
                 log.warning("queue %s: %s", queue, error, exc_info=not isinstance(error, StoreError))
@@ -113,13 +118,15 @@ class Embedded:
             if wake is None or wake.delay > 0:
                 await self._wait(news, LONGEST_SLEEP if wake is None else min(wake.delay, LONGEST_SLEEP))
 
-    def _start(self, tick: Coroutine[Any, Any, float | None]) -> None:
+    def _start(self, queue: str, tick: Coroutine[Any, Any, float | None]) -> None:
         task = asyncio.get_running_loop().create_task(tick)
         self._running.add(task)
-        task.add_done_callback(self._ended)
+        self._of_queue[queue] += 1
+        task.add_done_callback(partial(self._ended, queue))
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _ended(self, queue: str, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
+        self._of_queue[queue] -= 1
         self._freed.set()
         if task.cancelled():
             self.engine.doubt()

@@ -104,6 +104,7 @@ class NewJob:
     fan_in: str | None = None
     cleanup: str | None = None
     resource: str = ""
+    budget: int | None = None
 
 
 @dataclass(slots=True, frozen=True)

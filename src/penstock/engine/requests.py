@@ -100,6 +100,7 @@ class Requests:
         queue: str | None = None,
         batch: str | None = None,
         parent: str | None = None,
+        budget: float | None = None,
     ) -> NewJob:
         """A checked request for a job, not yet stored."""
         known = self.workflow(workflow)
@@ -129,6 +130,7 @@ class Requests:
             parent=parent,
             cleanup=known.cleanup_step.name if known.cleanup_step else None,
             resource=first.resource,
+            budget=microdollars(budget),
         )
 
     async def ask(self, op: Askable, audit: AuditEntry | None, once: Once | None = None) -> Any:
@@ -142,7 +144,8 @@ class Requests:
         audit = None
         if actor is not None and jobs:
             target = f"job:{jobs[0].id}" if len(jobs) == 1 else f"workflow:{jobs[0].workflow}"
-            detail = f"{jobs[0].workflow} {jobs[0].key or ''}".strip() if len(jobs) == 1 else f"{len(jobs)} jobs"
+            one = [f"{jobs[0].workflow} {jobs[0].key or ''}".strip(), *_at_most(jobs[0].budget)]
+            detail = ", ".join(one) if len(jobs) == 1 else f"{len(jobs)} jobs"
             audit = entry(actor, "job.submit", target, tenant=jobs[0].tenant, detail=detail)
         answer: list[Submitted] = await self.ask(Submit(tuple(jobs)), audit, once)
         self.submitted(answer)
@@ -200,13 +203,10 @@ class Requests:
         *,
         tenant: str = "",
         actor: Actor | str | None = None,
-        fresh: bool = False,
     ) -> Budget | None:
-        """What a tenant, job or batch may spend; jobs that were parked for want of it go on. `fresh`: it is of a job
-        or batch that has no jobs yet, so nobody is parked. `tenant`: whose job or batch it is, for the audit log."""
-        if dollars is not None and not 0 <= dollars <= MOST:
-            raise InvalidRequest(f"a budget must be an amount of dollars from 0 to {MOST}, not {dollars!r}")
-        most = None if dollars is None else round(dollars * 1_000_000)
+        """What a tenant, job or batch may spend; jobs that were parked for want of it go on. `tenant`: whose job or
+        batch it is, for the audit log."""
+        most = microdollars(dollars)
         kind, _, name = checked_scope(scope).partition(":")
         audit = None
         if actor is not None:
@@ -214,8 +214,6 @@ class Requests:
             whose = name if kind == "tenant" else tenant
             audit = entry(actor, "budget.set", f"budget:{scope}", tenant=whose, detail=detail)
         budget: Budget | None = await self.ask(SetBudget(scope, most), audit)
-        if fresh:
-            return budget
         before: str | None = None
         while page := await self.store.jobs(JobFilter(status=("paused",), before=before, limit=500)):
             before = page[-1].id
@@ -235,6 +233,7 @@ class Requests:
         tenant: str = DEFAULT_TENANT,
         limit: int | None = None,
         then: NewJob | None = None,
+        budget: float | None = None,
         actor: Actor | str | None = None,
         once: Once | None = None,
     ) -> Batch:
@@ -243,9 +242,15 @@ class Requests:
             raise InvalidRequest(f"a batch's limit must be from 1 to {MOST}, not {limit}")
         batch_id = self.new_id()
         op = OpenBatch(
-            batch_id, checked_name("tenant", tenant), batch_id if key is None else checked_key(key), limit, then
+            batch_id,
+            checked_name("tenant", tenant),
+            batch_id if key is None else checked_key(key),
+            limit,
+            then,
+            microdollars(budget),
         )
-        audit = None if actor is None else entry(actor, "batch.open", f"batch:{batch_id}", detail=key)
+        detail = ", ".join([*([key] if key else []), *_at_most(op.budget)]) or None
+        audit = None if actor is None else entry(actor, "batch.open", f"batch:{batch_id}", detail=detail)
         return batch_view(await self.ask(op, audit, once))
 
     async def seal(self, batch_id: str, *, actor: Actor | str | None = None) -> Batch:
@@ -300,6 +305,19 @@ class Requests:
     async def write(self, *statements: Any) -> None:
         """Carry out SQLAlchemy Core statements on tables of a pipeline's own, in one transaction."""
         await self.group.do(Write(statements))
+
+
+def microdollars(dollars: float | None) -> int | None:
+    """A budget as it is counted, or `InvalidRequest`."""
+    if dollars is None:
+        return None
+    if not 0 <= dollars <= MOST:
+        raise InvalidRequest(f"a budget must be an amount of dollars from 0 to {MOST}, not {dollars!r}")
+    return round(dollars * 1_000_000)
+
+
+def _at_most(budget: int | None) -> list[str]:
+    return [] if budget is None else [f"at most {budget / 1_000_000:g} dollars"]
 
 
 def batch_view(row: BatchRow) -> Batch:

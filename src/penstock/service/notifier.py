@@ -12,29 +12,48 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from pydantic_core import from_json, to_json
 
 from penstock.app import Penstock
 from penstock.config import Settings
 from penstock.delivery.embedded import Embedded
 from penstock.engine.engine import Engine, Retention
 from penstock.engine.errors import Conflict, StoreError
-from penstock.engine.identity import checked_name
 from penstock.engine.model import NewJob
 from penstock.service.notices import WEBHOOK_WORKFLOW, Notice, notice_of
 from penstock.service.sla import LIVE, SlaWatch
 from penstock.service.tail import Tail
-from penstock.service.webhooks import QUEUE, Delivery, Sender, delivery_id, wants, webhook_workflow
-from penstock.store.protocol import JobFilter, SetCursor
+from penstock.service.webhooks import QUEUE, Delivery, Sender, delivery_id, queue_of, wants, webhook_workflow
+from penstock.store.protocol import Change, JobFilter, SetCursor
 
 log = logging.getLogger("penstock.service")
 
-CURSOR = "webhooks"
+NAMES = "webhooks"
+"""Where the names of all webhooks that were ever configured are kept: their queues may hold deliveries still."""
 PAGE = 2000
 READ_EVERY, LOOK_EVERY, LONGEST_TROUBLE = 1.0, 5.0, 30.0
-AT_ONCE = 8
-"""Requests to receivers at the same time."""
+AT_ONCE = 4
+"""Requests to one receiver at the same time."""
+
+
+def cursor_of(webhook: str) -> str:
+    """Where it is kept how far the history was read for a webhook."""
+    return f"webhook:{webhook}"
+
+
+@dataclass(slots=True, frozen=True)
+class Beginning:
+    """The lines that a webhook is told of: those after a number, and those before it that were on their way."""
+
+    after: int
+    also: frozenset[int] = frozenset()
+
+    def has(self, line: int) -> bool:
+        return line > self.after or line in self.also
 
 
 class Notifier:
@@ -46,20 +65,22 @@ class Notifier:
         self._settings = settings
         self._hooks = dict(settings.webhooks)
         for name in self._hooks:
-            checked_name("webhook", name)
+            queue_of(name)
         self._sla = SlaWatch(penstock)
         self._sender = Sender(self._hooks, public_url=settings.service.public_url)
         self._engine: Engine | None = None
         self._delivery: Embedded | None = None
         self._tail: Tail | None = None
+        self._beginnings: dict[str, Beginning] = {}
         self._reading = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._unhook: Callable[[], None] | None = None
 
     async def start(self) -> None:
-        """Begin to read and to carry. The first time, only what happens from now on is told."""
+        """Begin to read and to carry. A webhook that is new is told only of what happens from now on."""
+        names = await self._all_names()
         if self._hooks or await self._left_over():
-            await self._start_delivery()
+            await self._start_delivery(names)
         loop = asyncio.get_running_loop()
         if self._hooks:
             self._tasks.append(loop.create_task(self._again(self.read, READ_EVERY), name="penstock-notices"))
@@ -91,9 +112,9 @@ class Notifier:
             low = tail.low
             try:
                 changes = await tail.read(PAGE)
-                await self._submit([notice for change in changes if (notice := notice_of(change)) is not None])
+                await self._submit([job for change in changes for job in self._jobs(change)])
                 if tail.low != low:
-                    await self._own.group.do(SetCursor(CURSOR, str(tail.low)))
+                    await self._note(tail.low, self._hooks)
             except BaseException:
                 # What was read and perhaps not stored is read again, from the place that is.
                 self._tail = None
@@ -109,8 +130,21 @@ class Notifier:
         where = JobFilter(workflow=WEBHOOK_WORKFLOW, status=LIVE, limit=1)
         return bool(await self._penstock.engine.store.jobs(where))
 
-    async def _start_delivery(self) -> None:
-        """Carried by an engine of its own, beside the service's worker or without one: it serves its own queue, knows
+    async def _all_names(self) -> list[str]:
+        """Of those that are configured and those that were. One that is not any more will be new if it comes back."""
+        engine = self._penstock.engine
+        text = await engine.store.cursor(NAMES)
+        known = from_json(text) if text else []
+        for name in known:
+            if name not in self._hooks and await engine.store.cursor(cursor_of(name)):
+                await engine.group.do(SetCursor(cursor_of(name), ""))
+        names = sorted({*known, *self._hooks})
+        if names != known:
+            await engine.group.do(SetCursor(NAMES, to_json(names).decode()))
+        return names
+
+    async def _start_delivery(self, names: Sequence[str]) -> None:
+        """Carried by an engine of its own, beside the service's worker or without one: it serves its own queues, knows
         no other workflow, and drops nothing, which is up to the other."""
         engine = self._penstock.engine
         self._engine = Engine(
@@ -124,7 +158,9 @@ class Notifier:
         )
         # What a person retries goes through the other engine.
         self._unhook = engine.on_hint(self._engine.send_hints)
-        self._delivery = Embedded(self._engine, queues=(QUEUE,), concurrency=AT_ONCE, grace=5.0)
+        queues = [QUEUE, *(queue_of(name) for name in names)]
+        most = AT_ONCE * len(queues)
+        self._delivery = Embedded(self._engine, queues=queues, concurrency=most, each=AT_ONCE, grace=5.0)
         await self._delivery.start()
 
     @property
@@ -135,18 +171,27 @@ class Notifier:
     async def _place(self) -> Tail:
         if self._tail is None:
             store = self._penstock.engine.store
-            text = await store.cursor(CURSOR)
-            tail = Tail(store, self._penstock.engine.clock, after=int(text) if text and text.isdigit() else 0)
-            if text is None or not text.isdigit():
+            clock = self._penstock.engine.clock
+            places = {name: await store.cursor(cursor_of(name)) for name in self._hooks}
+            known = {name: int(place) for name, place in places.items() if place and place.isdigit()}
+            new = [name for name in self._hooks if name not in known]
+            self._beginnings = {name: Beginning(place) for name, place in known.items()}
+            tail = Tail(store, clock)
+            if new:
                 await tail.skip_to_end()
-                await self._own.group.do(SetCursor(CURSOR, str(tail.low)))
+                self._beginnings |= dict.fromkeys(new, Beginning(tail.high, tail.missing))
+                await self._note(tail.low, new)
+            if known:
+                # One reader for all: from the place of the one that is furthest behind.
+                tail = Tail(store, clock, after=min(tail.low, *known.values()) if new else min(known.values()))
             self._tail = tail
         return self._tail
 
-    async def _submit(self, notices: Sequence[Notice]) -> None:
-        jobs = [
-            self._job(name, notice) for notice in notices for name, hook in self._hooks.items() if wants(hook, notice)
-        ]
+    async def _note(self, place: int, names: Iterable[str]) -> None:
+        group = self._own.group
+        await asyncio.gather(*(group.do(SetCursor(cursor_of(name), str(place))) for name in names))
+
+    async def _submit(self, jobs: Sequence[NewJob]) -> None:
         if not jobs:
             return
         try:
@@ -157,11 +202,21 @@ class Notifier:
                 with contextlib.suppress(Conflict):
                     await self._own.submit([job])
 
+    def _jobs(self, change: Change) -> list[NewJob]:
+        notice = notice_of(change)
+        if notice is None:
+            return []
+        return [
+            self._job(name, notice)
+            for name, hook in self._hooks.items()
+            if wants(hook, notice) and self._beginnings[name].has(change.id)
+        ]
+
     def _job(self, webhook: str, notice: Notice) -> NewJob:
         """The tenant is the notice's: who may see the job may see that it was told."""
         key = delivery_id(webhook, notice)
         delivery = Delivery(webhook=webhook, id=key, event=notice.event, about=notice.about)
-        return self._own.new_job(WEBHOOK_WORKFLOW, delivery, key=key, tenant=notice.tenant)
+        return self._own.new_job(WEBHOOK_WORKFLOW, delivery, key=key, tenant=notice.tenant, queue=queue_of(webhook))
 
     async def _again(self, turn: Callable[[], Awaitable[Any]], every: float) -> None:
         """For ever, whatever happens; where a turn says that there is more, at once."""

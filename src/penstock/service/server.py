@@ -156,9 +156,13 @@ class Running:
         self._service = service
         self._workforce = workforce
         self._listener = listener
-        self._server = _Server(_config(Front(app, service), service.settings.service.trusted_proxies))
+        front = Front(app, service, most=_most_connections(), connections=self._connections)
+        self._server = _Server(_config(front, service.settings.service.trusted_proxies))
         self._serving: asyncio.Task[None] | None = None
         self._hurried = asyncio.Event()
+
+    def _connections(self) -> int:
+        return len(self._server.server_state.connections)
 
     async def begin(self) -> None:
         self._serving = asyncio.create_task(_serving(self._server, self._listener), name="penstock-http")
@@ -260,7 +264,6 @@ def _config(app: ASGIApp, proxies: tuple[str, ...] | None) -> uvicorn.Config:
         forwarded_allow_ips=list(proxies or ()),
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=LAST_WAIT,
-        limit_concurrency=_most_connections(),
         backlog=BACKLOG,
         h11_max_incomplete_event_size=LARGEST_HEAD,
     )

@@ -34,6 +34,11 @@ class Tail:
         """Every line up to here was read, or will never be there."""
         return next(iter(self._missing)) - 1 if self._missing else self.high
 
+    @property
+    def missing(self) -> frozenset[int]:
+        """Numbers up to `high` that may appear yet."""
+        return frozenset(self._missing)
+
     async def skip_to_end(self) -> None:
         """Begin with what comes after this moment, and with what is on its way already."""
         self._missing = {}

@@ -20,6 +20,7 @@ from pydantic_core import to_json
 
 from penstock.engine.context import Context
 from penstock.engine.errors import Permanent, RateLimited, Transient
+from penstock.engine.identity import checked_name
 from penstock.engine.retry import Retry
 from penstock.engine.workflow import Workflow
 from penstock.service.notices import WEBHOOK_WORKFLOW, Notice
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.config.settings import WebhookSettings
 
 QUEUE = "penstock.webhooks"
+"""Where the names of the queues begin: each webhook has its own, so that a receiver that hangs holds up no other."""
 
 TIMEOUT = 20.0
 """Seconds a receiver may take to answer."""
@@ -50,7 +52,9 @@ def _is_not_ours(record: logging.LogRecord) -> bool:
     return not _sending.get()
 
 
-logging.getLogger("httpx2").addFilter(_is_not_ours)
+# A logger's filter does not hold for those below it.
+for _library in ("httpx2", *(f"httpcore2.{part}" for part in ("connection", "http11", "http2", "proxy", "socks"))):
+    logging.getLogger(_library).addFilter(_is_not_ours)
 
 
 class Delivery(BaseModel):
@@ -60,6 +64,10 @@ class Delivery(BaseModel):
     id: str
     event: str
     about: dict[str, Any]
+
+
+def queue_of(webhook: str) -> str:
+    return checked_name("queue", f"{QUEUE}.{webhook}")
 
 
 def wants(hook: WebhookSettings, notice: Notice) -> bool:
@@ -135,7 +143,9 @@ class Sender:
 
     def _http(self) -> httpx2.AsyncClient:
         if self._client is None:
-            self._client = httpx2.AsyncClient(timeout=TIMEOUT, follow_redirects=False)
+            # How many there are at once is the notifier's business: nobody waits for another one's connection.
+            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+            self._client = httpx2.AsyncClient(timeout=TIMEOUT, follow_redirects=False, limits=limits)
         return self._client
 
     async def close(self) -> None:
@@ -162,11 +172,11 @@ def _judge(webhook: str, response: httpx2.Response, now: float) -> None:
 def _retry_after(response: httpx2.Response, now: float) -> float | None:
     """Seconds, or a date; within an hour, whatever the receiver thinks."""
     text = response.headers.get("Retry-After", "").strip()
-    if text.isdigit():
+    if text.isascii() and text.isdigit():
         return min(float(text), LONGEST_WAIT)
     try:
         return min(max(parsedate_to_datetime(text).timestamp() - now, 0.0), LONGEST_WAIT)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

@@ -115,6 +115,13 @@ class FaultyStore:
     async def history(self, job_id: str) -> list[Event]:
         return await self._read(lambda: self._inner.history(job_id))
 
+    async def history_page(
+        self, job_id: str, *, after: int = 0, before: int | None = None, limit: int = 500, newest: bool = False
+    ) -> list[tuple[int, Event]]:
+        return await self._read(
+            lambda: self._inner.history_page(job_id, after=after, before=before, limit=limit, newest=newest)
+        )
+
     async def batch(self, batch_id: str) -> BatchRow | None:
         return await self._read(lambda: self._inner.batch(batch_id))
 

@@ -409,6 +409,7 @@ class _Operations:
             aged_from=self._clock.now() - rng.choice((-50, 0, 5, 500)) if self._maybe(0.2) else None,
             batch=self._batch_id(tenant) if self._batches and self._maybe(batched) else None,
             parent=self._one_or_none(("p1",)), cleanup=rng.choice((None, "tidy")), resource=rng.choice(_RESOURCES),
+            budget=rng.choice((0, 50, 400)) if self._maybe(0.1) else None,
         )  # fmt: skip
 
     def submit(self) -> Submit:
@@ -499,7 +500,8 @@ class _Operations:
         self._batch_ids.append(batch_id)
         then = self._new_job(keyed=0.05, batched=0.05) if self._maybe(0.6) else None
         key = self._rng.choice(("b1", "b2", batch_id))
-        return OpenBatch(batch_id, self._rng.choice(_TENANTS), key, self._rng.choice((None, 1, 2)), then)
+        budget = self._rng.choice((None, None, 100))
+        return OpenBatch(batch_id, self._rng.choice(_TENANTS), key, self._rng.choice((None, 1, 2)), then, budget)
 
     def seal(self) -> Op:
         if not self._batches and self._maybe(0.9):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.engine.audit import AuditEntry, AuditRow
-from penstock.engine.model import JobRow
+from penstock.engine.model import Event, JobRow
 from penstock.store.conformance_calls import EVERYTHING
 from penstock.store.protocol import (
     AddMeters,
@@ -295,6 +295,7 @@ class Feed:
         for job in jobs:
             own = [line.event for line in lines if line.event.job == job]
             assert own == await self._store.history(job), f"changes of job {job} are not its history, in order"
+            await self._check_pages(rng, job, [(line.id, line.event) for line in lines if line.event.job == job])
         last = await self._store.last_change()
         assert last == max((line.id for line in lines), default=0), f"last_change() is {last}"
         after, limit = rng.randint(0, last + 1), rng.randint(1, 8)
@@ -303,6 +304,17 @@ class Feed:
         wanted = [line for line in lines if line.id in also or line in newer]
         found = await self._store.changes(after, also=also, limit=limit)
         assert found == wanted, f"changes({after}, also={also}, limit={limit}) should be\n  {wanted}\nand is\n  {found}"
+
+    async def _check_pages(self, rng: random.Random, job: str, own: Sequence[tuple[int, Event]]) -> None:
+        """A page of a job's history is a part of it, from either end."""
+        numbers = [0, *(number for number, _ in own)]
+        after, limit = rng.choice(numbers), rng.randint(1, 4)
+        before = rng.choice([None, *numbers])
+        between = [(n, event) for n, event in own if after < n and (before is None or n < before)]
+        for newest, wanted in ((False, between[:limit]), (True, between[-limit:])):
+            found = await self._store.history_page(job, after=after, before=before, limit=limit, newest=newest)
+            asked = f"history_page({job!r}, after={after}, before={before}, limit={limit}, newest={newest})"
+            assert found == wanted, f"{asked} should be\n  {wanted}\nand is\n  {found}"
 
 
 def _told(line: Change) -> str:

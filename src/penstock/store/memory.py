@@ -189,6 +189,8 @@ class MemoryStore(MemoryCalls):
         self.rows[row.id] = row
         self.runs.setdefault((row.tenant, row.workflow, row.key), []).append(row.id)
         self.events[row.id] = []
+        if new.budget is not None:
+            self.budget_rows[f"job:{row.id}"] = Budget(f"job:{row.id}", new.budget, 0)
         self._join(new.batch, row)
         self._announce(row)
         return row
@@ -436,6 +438,8 @@ class MemoryStore(MemoryCalls):
         batch = BatchRow(op.id, op.tenant, op.key, 1, op.limit, then, self._now())
         self.batch_rows[batch.id] = batch
         self.member_rows[batch.id] = {}
+        if op.budget is not None:
+            self.budget_rows[f"batch:{batch.id}"] = Budget(f"batch:{batch.id}", op.budget, 0)
         return copy.copy(batch)
 
     def _seal(self, op: Seal) -> BatchRow:

@@ -91,13 +91,15 @@ class Control:
 
 @dataclass(slots=True, frozen=True)
 class OpenBatch:
-    """Create a batch, or find the one that holds its key. Answers the `BatchRow`."""
+    """Create a batch, with what it may spend, or find the one that holds its key, which stays as it is. Answers the
+    `BatchRow`."""
 
     id: str
     tenant: str
     key: str
     limit: int | None = None
     then: NewJob | None = None
+    budget: int | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -241,7 +243,7 @@ class SetBudget:
 @dataclass(slots=True, frozen=True)
 class Announce:
     """Add a line to a job's history that no tick made (`sla breached`), once for each kind. Answers whether it is
-    new."""
+    new; `NotFound` where of the job only its key is left."""
 
     job: str
     kind: str
@@ -692,6 +694,13 @@ class Store(Protocol):
         ...
 
     async def history(self, job_id: str) -> list[Event]: ...
+
+    async def history_page(
+        self, job_id: str, *, after: int = 0, before: int | None = None, limit: int = 500, newest: bool = False
+    ) -> list[tuple[int, Event]]:
+        """Lines of a job's history between these numbers, each with its own, oldest first: the first `limit` of them,
+        or with `newest` the last."""
+        ...
 
     async def batch(self, batch_id: str) -> BatchRow | None: ...
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.engine.audit import AuditEntry
 from penstock.engine.errors import Conflict, KeyReused, NotFound
-from penstock.store.protocol import Asked, BatchRow, Control, Once, Submit
+from penstock.store.protocol import Asked, BatchRow, Control, DropSession, Once, RemoveSchedule, Submit
 
 ANSWERS_KEPT = 2 * 86_400.0
 """Seconds for which an idempotency key is known."""
@@ -21,10 +21,12 @@ def answer_text(answer: Any) -> str:
     return json.dumps(answer.id if isinstance(answer, BatchRow) else [list(each) for each in answer])
 
 
-def as_done(asked: Asked, answer: Any) -> AuditEntry:
-    """Whose thing it was, and which job a key belongs to, is known when it was done."""
+def as_done(asked: Asked, answer: Any) -> AuditEntry | None:
+    """Whose thing it was, and which job a key belongs to, is known when it was done. None: nothing was done, for what
+    was to go was not there."""
     entry = asked.audit
-    assert entry is not None
+    if entry is None or (isinstance(asked.op, RemoveSchedule | DropSession) and not answer):
+        return None
     if isinstance(asked.op, Submit):
         tenant = entry.tenant or (asked.op.jobs[0].tenant if asked.op.jobs else "")
         return replace(entry, tenant=tenant, target=f"job:{answer[0].job_id}" if len(answer) == 1 else entry.target)

@@ -7,7 +7,8 @@ stand in its way, each enough by itself in the browsers of today:
 - `Door`, before any route: a request that changes something and says itself that it comes from elsewhere (`Origin`,
   `Sec-Fetch-Site`) is refused. Where access is open, a `Host` that is no name of this machine is refused, so that a
   page cannot read ours by giving its own name our address; so is what a proxy has passed on. And the JSON API takes no
-  body that a page could send without asking first (`text/plain`, or of no type).
+  body that a page could send without asking first (`text/plain`, or of no type). It also sends away what came when the
+  house was full (`front.py`).
 - `check_csrf`, in the guard of every route: a request that changes something on a session's cookie, or comes from a
   browser where access is open, must bring a secret that stands in our pages only, as the form field `csrf` or the
   header `X-CSRF-Token`. It belongs to the session; where there are none, to the running process.
@@ -30,7 +31,9 @@ from penstock.service.access.principal import Principal
 from penstock.service.access.refusal import Refused, turn_away
 from penstock.service.access.serving import is_loopback
 from penstock.service.access.state import Access
+from penstock.service.front import CROWDED
 
+COME_BACK = 2
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 FIELD, HEADER = "csrf", "x-csrf-token"
@@ -49,6 +52,10 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            if CROWDED in scope and not scope["path"].startswith("/health/"):
+                headers = {"Connection": "close", "Retry-After": str(COME_BACK)}
+                await turn_away(503, "too many connections are open: try again later", scope, receive, send, headers)
+                return
             refusal = _host_problem(scope, self._access) or _origin_problem(scope, self._access) or _body_problem(scope)
             if refusal is not None:
                 await turn_away(*refusal, scope, receive, send)

@@ -17,6 +17,8 @@ class Refused(HTTPException):
         super().__init__(status, detail, headers)
 
 
-async def turn_away(status: int, detail: str, scope: Scope, receive: Receive, send: Send) -> None:
+async def turn_away(
+    status: int, detail: str, scope: Scope, receive: Receive, send: Send, headers: Mapping[str, str] | None = None
+) -> None:
     """The same, for middleware, which stands outside of what turns exceptions into answers."""
-    await Problem(status, detail).response(scope["path"])(scope, receive, send)
+    await Problem(status, detail, headers=headers).response(scope["path"])(scope, receive, send)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 
 from fastapi import Request
 
@@ -25,6 +26,7 @@ class Access:
         most = service.settings.service.logins_a_minute
         self.logins = Throttle(most, self._monotonic)
         self.failures = Throttle(most, self._monotonic)
+        self.streams: Counter[tuple[str, str]] = Counter()
 
     def _monotonic(self) -> float:
         return self.engine.clock.monotonic()

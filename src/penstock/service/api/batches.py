@@ -138,7 +138,7 @@ async def list_members(
     batch = await batch_seen(penstock, principal, batch_id)
     members = await penstock.engine.store.members(batch_id, after=place[0] if place else "", limit=limit)
     ids = [member.job for member in members]
-    jobs = await penstock.jobs(tenant=batch.tenant, ids=ids, limit=len(ids)) if ids else []
+    jobs = await penstock.jobs(tenant=batch.tenant, ids=ids, limit=len(ids), brief=True) if ids else []
     known: dict[str, Any] = {job.id: summary(job) for job in jobs}
     items = [{"id": member.job, "ended": member.ended, "job": known.get(member.job)} for member in members]
     return answer(page(items, next_cursor(ids[-1]) if len(ids) == limit else None))

@@ -23,16 +23,20 @@ class StrictRequest(Request):
     """Refuses what Python's own parser lets through (NaN, halves of surrogate pairs) or falls over (depth)."""
 
     async def json(self) -> Any:
-        body = await self.body()
-        try:
-            value = from_json(body, allow_inf_nan=False)
-        except ValueError as error:
-            raise json.JSONDecodeError(str(error), "", 0) from error
-        if _NUL.search(body):
-            raise json.JSONDecodeError("text must not hold the character NUL", "", 0)
-        if _HUGE.search(body) and _has_infinity(value):
-            raise json.JSONDecodeError("a number is too large", "", 0)
-        return value
+        return strict_json(await self.body())
+
+
+def strict_json(text: bytes) -> Any:
+    """The value that can be stored and shown again, or `JSONDecodeError`."""
+    try:
+        value = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise json.JSONDecodeError(str(error), "", 0) from error
+    if _NUL.search(text):
+        raise json.JSONDecodeError("text must not hold the character NUL", "", 0)
+    if _HUGE.search(text) and _has_infinity(value):
+        raise json.JSONDecodeError("a number is too large", "", 0)
+    return value
 
 
 def _has_infinity(value: Any) -> bool:

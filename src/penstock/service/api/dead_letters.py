@@ -42,7 +42,7 @@ async def list_dead_letters(
 ) -> Response:
     """Failed jobs whose key has not run again, newest first."""
     found = await service.penstock.jobs(
-        tenant=seen_by(principal, tenant), workflow=workflow, dead=True, before=id_of(cursor), limit=limit
+        tenant=seen_by(principal, tenant), workflow=workflow, dead=True, before=id_of(cursor), limit=limit, brief=True
     )
     more = next_cursor(found[-1].id) if len(found) == limit else None
     return answer(page([summary(job) for job in found], more))
@@ -63,12 +63,12 @@ async def retry_dead_letters(body: shapes.DeadLetterRetryBody, principal: Operat
         raise invalid("body", "name either ids or a workflow")
     tenant = seen_by(principal, body.tenant)
     if body.ids is None:
-        found = await penstock.jobs(tenant=tenant, workflow=body.workflow, dead=True, limit=body.limit)
+        found = await penstock.jobs(tenant=tenant, workflow=body.workflow, dead=True, limit=body.limit, brief=True)
         ids = [job.id for job in found]
         dead = set(ids)
     else:
         ids = list(dict.fromkeys(body.ids))
-        known = await penstock.jobs(tenant=tenant, ids=ids, dead=True, limit=len(ids))
+        known = await penstock.jobs(tenant=tenant, ids=ids, dead=True, limit=len(ids), brief=True)
         dead = {job.id for job in known}
     items: list[dict[str, Any]] = []
     for start in range(0, len(ids), AT_A_TIME):

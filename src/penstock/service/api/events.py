@@ -7,14 +7,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic_core import to_json
-from starlette.exceptions import HTTPException
 
-from penstock.engine.errors import InvalidRequest, StoreError
-from penstock.service.access.guard import Reader, still_known
-from penstock.service.access.principal import Principal
+from penstock.engine.errors import InvalidRequest
+from penstock.service.access.guard import Reader
+from penstock.service.access.streams import Streaming, Welcome
 from penstock.service.api import shapes
 from penstock.service.api.batches import batch_seen
 from penstock.service.api.bodies import JsonRoute
@@ -31,7 +30,6 @@ LOOK_UP = 1.0
 """Seconds after which a stream without news looks whether the service is stopping."""
 
 HEARTBEAT = 15.0
-RECHECK = 60.0
 RECONNECT_MS = 2000
 
 _EXAMPLE = """id: 1-4711-01k3x9q8w7
@@ -45,7 +43,7 @@ _ANSWERS: Answers = {
         "description": "Events, for as long as the client listens.",
         "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EXAMPLE}},
     },
-    **problems(404, path="/api/v1/events"),
+    **problems(404, 429, path="/api/v1/events"),
 }
 
 
@@ -84,26 +82,23 @@ async def listening(
 
 @router.get("", operation_id="streamEvents", summary="Hear what happens", response_class=Response, responses=_ANSWERS)
 async def stream_events(
-    request: Request,
-    principal: Reader,
     service: Serving,
+    welcome: Streaming,
     subscription: Annotated[Subscription, Depends(listening)],
 ) -> Response:
     """Server-sent events: `job`, `jobs` (many at once), `call`, `batch`, `worker`; `ready` says that what comes is new,
     and `reset` that something was left out, so that what you show must be asked for anew. With `Last-Event-ID` the
     stream goes on where it broke off."""
     return StreamingResponse(
-        _frames(request, principal, service, subscription),
+        _frames(service, welcome, subscription),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
     )
 
 
-async def _frames(
-    request: Request, principal: Principal, service: Service, subscription: Subscription
-) -> AsyncIterator[bytes]:
+async def _frames(service: Service, welcome: Welcome, subscription: Subscription) -> AsyncIterator[bytes]:
     monotonic = service.penstock.engine.clock.monotonic
-    said = checked = monotonic()
+    said = monotonic()
     yield b"retry: %d\n\n" % RECONNECT_MS
     while not service.draining:
         told: Told | None = None
@@ -114,11 +109,9 @@ async def _frames(
             pass
         except StopAsyncIteration:
             return
+        if not await welcome.lasts():
+            return
         now = monotonic()
-        if now - checked >= RECHECK:
-            if not await _still_welcome(request, principal):
-                return
-            checked = now
         if told is not None:
             yield framed(told)
             said = now
@@ -135,14 +128,3 @@ def framed(told: Told) -> bytes:
 def _json(data: dict[str, Any]) -> bytes:
     """In one line: line ends inside of texts are escaped."""
     return to_json(data, inf_nan_mode="null")
-
-
-async def _still_welcome(request: Request, principal: Principal) -> bool:
-    """Whether the token or session that opened the stream is good still."""
-    try:
-        now = await still_known(request)
-    except HTTPException:
-        return False
-    except StoreError:
-        return True
-    return now is not None and now.may("read") and now.tenant == principal.tenant

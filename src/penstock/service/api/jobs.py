@@ -206,11 +206,10 @@ async def get_timeline(
     """Its ticks, crashes that were noticed, and what people asked for; oldest first."""
     place = place_of(cursor, int)
     await job_seen(service.penstock, principal, job_id)
-    history = await service.penstock.history(job_id)
-    start = place[0] if place else 0
-    end = start + limit
-    more = next_cursor(end) if end < len(history) else None
-    return answer(page([happening(event) for event in history[start:end]], more))
+    found = await service.penstock.history_page(job_id, after=place[0] if place else 0, limit=limit + 1)
+    shown = found[:limit]
+    more = next_cursor(shown[-1][0]) if len(found) > limit else None
+    return answer(page([happening(event) for _, event in shown], more))
 
 
 @router.get(

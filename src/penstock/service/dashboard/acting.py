@@ -12,9 +12,10 @@ from starlette.responses import Response
 from penstock.app import Penstock
 from penstock.engine.errors import InvalidRequest, NotFound
 from penstock.engine.identity import storable
-from penstock.engine.model import JobRow
+from penstock.engine.model import Job, JobRow
 from penstock.service.access.principal import Principal
 from penstock.service.dashboard.rendering import back_to, own_path
+from penstock.service.dashboard.wording import many
 from penstock.service.state import Service
 from penstock.store.protocol import JobFilter
 
@@ -56,14 +57,22 @@ async def all_asked(
     for answer in answers:
         if isinstance(answer, BaseException) and not isinstance(answer, InvalidRequest):
             raise answer
-    done = len(answers) - len(refused)
+    done = [answer for answer in answers if not isinstance(answer, BaseException)]
+    later = sum(not is_done(action, job) for job in done)
     said: list[tuple[Any, str]] = []
-    if done:
-        said.append(("done", f"{done} job{'' if done == 1 else 's'} {DONE[action]}"))
+    if len(done) > later:
+        said.append(("done", f"{many(len(done) - later, 'job')} {DONE[action]}"))
+    if later:
+        said.append(("done", f"{many(later, 'job')} asked to {action}"))
     if refused:
         others = f", and {len(refused) - 1} more were refused" if len(refused) > 1 else ""
         said.append(("refused", f"{refused[0]}{others}"))
     return back_to(request, to, *(said or [("refused", "none of these jobs is there any more")]))
+
+
+def is_done(action: str, job: Job) -> bool:
+    """A job that a step is at work on, or that cleans up, is asked only: it stops when that has come to its end."""
+    return action not in ("pause", "cancel") or job.status in ("paused", "canceled")
 
 
 async def control(penstock: Penstock, row: JobRow, action: str, principal: Principal) -> Any:

@@ -10,10 +10,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import StreamingResponse
 
 from penstock.service.access.guard import Reader
+from penstock.service.access.streams import Streaming, Welcome
 from penstock.service.live import LiveFeed, Wanted
 from penstock.service.state import Service, Serving
 
@@ -27,20 +28,20 @@ SIGN_OF_LIFE = 15.0
 
 @router.get("/ui/live", name="ui.live")
 async def live(
-    request: Request, service: Serving, principal: Reader, job: str = "", workflow: str = "", batch: str = ""
+    service: Serving, principal: Reader, welcome: Streaming, job: str = "", workflow: str = "", batch: str = ""
 ) -> StreamingResponse:
     wanted = Wanted(tenant=principal.tenant, job=job or None, workflow=workflow or None, batch=batch or None)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_events(service, wanted), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_events(service, welcome, wanted), media_type="text/event-stream", headers=headers)
 
 
-async def _events(service: Service, wanted: Wanted) -> AsyncIterator[str]:
+async def _events(service: Service, welcome: Welcome, wanted: Wanted) -> AsyncIterator[str]:
     changed = asyncio.Event()
     reading = asyncio.create_task(_read(service.feed, wanted, changed))
     quiet = 0.0
     try:
         yield "retry: 2000\nevent: open\ndata: {}\n\n"
-        while not service.draining and not reading.done():
+        while not service.draining and not reading.done() and await welcome.lasts():
             try:
                 async with asyncio.timeout(1.0):
                     await changed.wait()

@@ -33,6 +33,9 @@ TEMPLATES = Path(__file__).parent / "templates"
 SAID = "penstock_said"
 """The cookie that carries what is said about an action to the page that is shown after it."""
 
+LONGEST_SAID = 4096
+"""Browsers keep no longer cookie."""
+
 REFRESH = "Penstock-Refresh"
 """The header of a page that fetches itself again: nobody pressed a button, so what is said is for another request."""
 
@@ -159,10 +162,14 @@ def back_to(request: Request, path: str, *said: tuple[Tone, str]) -> Response:
 
 def _said(request: Request) -> list[tuple[str, str]]:
     """Somebody else may have written the cookie: what cannot be read was not said."""
+    text = request.cookies.get(SAID, "")
+    if len(text) > LONGEST_SAID:
+        return []
     try:
-        told = json.loads(base64.urlsafe_b64decode(request.cookies.get(SAID, "")))
-        return [(tone, words) for tone, words in told if tone in ("done", "refused") and isinstance(words, str)]
-    except (ValueError, TypeError):
+        told = json.loads(base64.urlsafe_b64decode(text))
+        told = [(tone, words) for tone, words in told if tone in ("done", "refused") and isinstance(words, str)]
+        return [(tone, words[:300]) for tone, words in told[:4]]
+    except (ValueError, TypeError, RecursionError):
         return []
 
 

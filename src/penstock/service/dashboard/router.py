@@ -15,6 +15,7 @@ from penstock.service.dashboard.pages import (
     finding,
     job,
     jobs,
+    new_job,
     overview,
     schedules,
     tokens,
@@ -30,7 +31,7 @@ def pages_router() -> APIRouter:
     router = APIRouter(include_in_schema=False)
     router.include_router(live.router)
     for page in (
-        overview, jobs, job, batches, calls, workers, dead_letters, costs, schedules, audit, tokens, finding
+        overview, jobs, new_job, job, batches, calls, workers, dead_letters, costs, schedules, audit, tokens, finding
     ):  # fmt: skip
         router.include_router(page.router, dependencies=[Depends(counted)])
     return router

@@ -16,7 +16,7 @@ from penstock.store.protocol import (
     RetryBatch,
     Seal,
 )
-from penstock.store.sql.requests import Ask, Contended, Steps, Tell
+from penstock.store.sql.requests import Ask, AskMany, Contended, Steps, Tell
 from penstock.store.sql.settling import Settling, born_values
 
 
@@ -94,6 +94,8 @@ class Batches(Settling):
         batch = BatchRow(op.id, op.tenant, op.key, 1, op.limit, then, self.now)
         if (yield Tell("insert_batches", [astuple(batch)])) != 1:
             raise Contended
+        if op.budget is not None:
+            yield Tell("put_budget", [(f"batch:{batch.id}", op.budget, 0)])
         return batch
 
     def _seal(self, op: Seal) -> Steps[BatchRow]:
@@ -158,8 +160,10 @@ class Batches(Settling):
     def _last_runs(self, keys: Sequence[tuple[str, str, str]]) -> Steps[dict[tuple[str, str, str], JobRow]]:
         if not keys:
             return {}
-        found = yield Ask("last_runs", ([k[0] for k in keys], [k[1] for k in keys], [k[2] for k in keys]))
-        rows = (JobRow(*values) for values in found)
+        ids = {job for job in (yield AskMany("last_runs", keys)) if job is not None}
+        if not ids:
+            return {}
+        rows = (JobRow(*values) for values in (yield Ask("jobs_by_id", (sorted(ids),))))
         return {(row.tenant, row.workflow, row.key): row for row in sorted(rows, key=lambda r: r.run)}
 
 

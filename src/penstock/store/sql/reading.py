@@ -67,6 +67,17 @@ class Reading:
         found = await self.rows(f"SELECT {_EVENT} FROM history WHERE job = ? ORDER BY id", (job_id,))
         return [Event(*values) for values in found]
 
+    async def history_page(
+        self, job_id: str, *, after: int = 0, before: int | None = None, limit: int = 500, newest: bool = False
+    ) -> list[tuple[int, Event]]:
+        upto, args = ("", (job_id, after)) if before is None else (" AND id < ?", (job_id, after, before))
+        found = await self.rows(
+            f"SELECT id, {_EVENT} FROM history WHERE job = ? AND id > ?{upto}"
+            f" ORDER BY id {'DESC' if newest else 'ASC'} LIMIT ?",
+            (*args, limit),
+        )
+        return [(values[0], Event(*values[1:])) for values in (reversed(found) if newest else found)]
+
     async def batch(self, batch_id: str) -> BatchRow | None:
         found = await self.rows(f"SELECT {_BATCH} FROM batches WHERE id = ?", (batch_id,))
         return BatchRow(*found[0]) if found else None

@@ -106,8 +106,8 @@ class Records(Calls):
                     dropped.append(key)
                 else:
                     kept.append((answer_text(answer), *key))
-            if asked.audit is not None and not refused:
-                entries.append(self._audit_values(as_done(asked, answer)))
+            if not refused and (entry := as_done(asked, answer)) is not None:
+                entries.append(self._audit_values(entry))
         for name, rows in (("put_answer", kept), ("drop_answer", dropped), ("insert_audit", entries)):
             if rows:
                 yield Tell(name, rows)
@@ -119,7 +119,8 @@ class Records(Calls):
     def _announce_line(self, op: Announce) -> Steps[bool]:
         rows = yield from self._lock_jobs([op.job])
         row = rows.get(op.job)
-        if row is None:
+        if row is None or row.lane == "":
+            # Of a key that only keeps its place nobody would drop the line.
             raise NotFound(f"there is no job {op.job}")
         if (yield Ask("announced", (op.job, op.kind))):
             return False

@@ -178,6 +178,7 @@ def statements(dialect: Dialect) -> dict[str, str]:
         "lapsed": f"SELECT {job} FROM jobs WHERE phase = 'held' AND due <= {now} ORDER BY id {skip}",
         "jobs_of_batch": f"SELECT {job} FROM jobs WHERE id IN (SELECT job FROM members WHERE batch = {one}) ORDER BY id",
         "last_runs": _last_runs(w),
+        "jobs_by_id": f"SELECT {job} FROM jobs WHERE id IN {w.among(1)} ORDER BY id",
         # On PostgreSQL the phase is hidden from the planner, which would rather compare with every held job than look up ids.
         "still_held": w.pick(
             f'WITH v("id", "epoch", "moves", "batch") AS (VALUES {ROWS}) SELECT json_group_array(j.id) FROM v'
@@ -398,16 +399,12 @@ def statements(dialect: Dialect) -> dict[str, str]:
 
 
 def _last_runs(w: _Writer) -> str:
-    job = _names(JOB_COLUMNS, "j.")
-    newest = "(SELECT max(run) FROM jobs WHERE tenant = k.tenant AND workflow = k.workflow AND key = k.key)"
-    source = w.pick(
-        "(SELECT t.value AS tenant, w.value AS workflow, k.value AS key FROM json_each(?1) t JOIN json_each(?2) w ON w.key = t.key"
-        " JOIN json_each(?3) k ON k.key = t.key) k",
-        "unnest($1::text[], $2::text[], $3::text[]) AS k(tenant, workflow, key)",
-    )
-    return (
-        f"SELECT {job} FROM {source} JOIN jobs j ON j.tenant = k.tenant AND j.workflow = k.workflow AND j.key = k.key"
-        f" AND j.run = {newest}"
+    """One look into the index for each key. A join would leave it to SQLite where to begin, and it begins with the
+    tenant's jobs."""
+    last = "(SELECT id FROM jobs j WHERE j.tenant = v.tenant AND j.workflow = v.workflow AND j.key = v.key ORDER BY j.run DESC LIMIT 1)"
+    return w.pick(
+        f'WITH v("tenant", "workflow", "key") AS (VALUES {ROWS}) SELECT json_group_array({last}) FROM v',
+        f"SELECT {last} FROM unnest($1::text[], $2::text[], $3::text[]) AS v(tenant, workflow, key)",
     )
 
 

@@ -25,6 +25,7 @@ class Submits(Batches):
         last = yield from self._last_runs([(new.tenant, new.workflow, new.key or new.id) for new in keyed])
         yield from self._hold_joining(keyed, last)
         born: list[JobRow] = []
+        budgets: list[tuple[str, int, int]] = []
         joining: list[tuple[str, JobRow]] = []
         for place, jobs in submits:
             try:
@@ -42,6 +43,8 @@ class Submits(Batches):
                     run = 1 if row is None else row.run + 1
                     row = lifecycle.born(new, run=run, now=self.now, by_tenant=self.by_tenant, batch_limited=limited)
                     born.append(row)
+                    if new.budget is not None:
+                        budgets.append((f"job:{row.id}", new.budget, 0))
                     if new.key is not None or self.replay:
                         last[key] = row
                     self._announce(row)
@@ -53,6 +56,8 @@ class Submits(Batches):
             count = yield Tell("insert_jobs", [born_values(row) for row in born])
             if count != len(born):
                 raise Contended
+        if budgets:
+            yield Tell("put_budget", budgets)
         if joining:
             yield from self._join(joining)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -17,7 +18,7 @@ from penstock.engine.model import FINAL, Event, Job, JobRow
 from penstock.engine.model import view as job_view
 from penstock.service.access.guard import Operator, Reader
 from penstock.service.access.principal import Principal
-from penstock.service.dashboard.acting import DONE, asked
+from penstock.service.dashboard.acting import DONE, asked, is_done
 from penstock.service.dashboard.charts import Axis, Bar, Track
 from penstock.service.dashboard.rendering import link, render
 from penstock.service.dashboard.timelines import track_of_call
@@ -27,11 +28,10 @@ from penstock.store.protocol import CallFilter, JobFilter, LockFilter
 
 router = APIRouter()
 
-LINES = 400
-"""Lines of history that the page shows; the newest."""
+LINES = 200
+"""Lines of history that the page shows and draws; the newest. Older ones are further pages."""
 
-FOLDED = 200
-"""Checkpoints that a folded line of history shows; the newest."""
+LARGEST = 2**53
 
 MOST_RUNS = 20
 MOST_CALLS = 100
@@ -51,6 +51,39 @@ class Line:
     checkpoints: tuple[Event, ...] = ()
 
 
+SHORT = 0.4
+"""Per cent of the axis: a tick that is no wider is short."""
+
+NEAR = 1.0
+"""Per cent of the axis between two short ticks of a run that are drawn as one."""
+
+
+class Run:
+    """Short ticks of one step that follow each other closely and ended alike: one bar."""
+
+    def __init__(self, event: Event, first: int) -> None:
+        self.first = first
+        """Where its bar stands among those of its step."""
+        self._last = event
+        self._began = event.at - (event.took or 0.0)
+        self._amount = 1
+
+    def takes(self, axis: Axis, event: Event) -> bool:
+        last, began = self._last, event.at - (event.took or 0.0)
+        alike = (event.kind, event.status, event.attempt) == (last.kind, last.status, last.attempt)
+        if not alike or event.note or last.note or event.took is None or last.took is None:
+            return False
+        short = max(event.took, last.took) <= axis.span * SHORT / 100
+        return short and began - last.at <= axis.span * NEAR / 100
+
+    def bar(self, axis: Axis, event: Event) -> Bar:
+        """With one more tick."""
+        self._last, self._amount = event, self._amount + 1
+        title = f"{event.step}: {event.kind}, {self._amount} times in {length(event.at - self._began)}"
+        width = axis.width(self._began, event.at)
+        return Bar(axis.x(self._began), width, _KINDS.get(event.kind, "queued"), title)
+
+
 async def row_of(service: Service, principal: Principal, job_id: str) -> JobRow:
     """Another tenant's job is not there."""
     row = await service.penstock.engine.store.job(job_id)
@@ -61,13 +94,20 @@ async def row_of(service: Service, principal: Principal, job_id: str) -> JobRow:
 
 
 @router.get("/ui/jobs/{job_id}", name="ui.job")
-async def job_page(request: Request, service: Serving, principal: Reader, job_id: str) -> Response:
+async def job_page(
+    request: Request, service: Serving, principal: Reader, job_id: str, before: str = ""
+) -> Response:
+    """`before`: the number of the line whose elders the history shows; the timeline is about the newest ones."""
     penstock = service.penstock
     store = penstock.engine.store
     row = await row_of(service, principal, job_id)
     job = job_view(row)
     now = await store.now()
-    history, logs = await asyncio.gather(penstock.history(job_id), store.logs(job_id))
+    last, logs = await asyncio.gather(penstock.history_page(job_id, limit=LINES + 1, newest=True), store.logs(job_id))
+    drawn, shown = last[-LINES:], last
+    if older_than := number_of(before):
+        shown = await penstock.history_page(job_id, before=older_than, limit=LINES + 1, newest=True)
+    more, shown = len(shown) > LINES, shown[-LINES:]
     locks, rows = await asyncio.gather(
         store.locks(LockFilter(tenant=job.tenant, job=job_id, limit=100)),
         store.calls(CallFilter(job=job_id, limit=MOST_CALLS)),
@@ -78,19 +118,20 @@ async def job_page(request: Request, service: Serving, principal: Reader, job_id
         penstock.costs(job=job_id),
     )
     calls = [view(row) for row in reversed(rows)]
-    axis, tracks = timeline(job, history, calls, now, entered=row.entered)
-    lines = folded(history)
+    axis, tracks = timeline(
+        job, [event for _, event in drawn], calls, now, entered=row.entered, whole=len(last) <= LINES
+    )
     cost = costs[0] if costs else None
     return render(
         request,
         "job.html",
         principal=principal,
         job=job,
-        history=lines[-LINES:][::-1],
-        lines=len(history),
-        hidden=len(lines) > LINES,
-        most_folded=FOLDED,
-        began=history[0].at if history else job.created,
+        history=folded([event for _, event in shown])[::-1],
+        lines=len(shown),
+        cut=len(last) > LINES,
+        newest=f"/ui/jobs/{job_id}" if older_than else "",
+        older=link(f"/ui/jobs/{job_id}", before=shown[0][0]) if more else "",
         kinds=_KINDS,
         logs=logs,
         locks=locks,
@@ -132,8 +173,7 @@ async def act(
     doing = getattr(service.penstock, action)(job_id, actor=principal.actor)
 
     def said(job: Job) -> str:
-        stands = {"pause": "paused", "cancel": "canceled"}.get(action)
-        words = DONE[action] if stands in (None, job.status) else f"asked to {action}"
+        words = DONE[action] if is_done(action, job) else f"asked to {action}"
         return f"{row.workflow} {job_id}: {words}"
 
     return await asked(request, to, doing, said)
@@ -149,6 +189,11 @@ def what_cancel_does(row: JobRow, calls: Sequence[Call], paid: int) -> str:
     if paid:
         words.append(f"The {dollars(paid)} paid so far are not paid back.")
     return " ".join(words)
+
+
+def number_of(text: str) -> int | None:
+    """The number of a line as a link has it; what no link of ours has is none."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 17 and 0 < int(text) < LARGEST else None
 
 
 def folded(history: Sequence[Event]) -> list[Line]:
@@ -173,18 +218,27 @@ def buttons(job: Job) -> tuple[str, ...]:
 
 
 def timeline(
-    job: Job, history: Sequence[Event], calls: Sequence[Call], now: float, entered: float | None = None
+    job: Job,
+    history: Sequence[Event],
+    calls: Sequence[Call],
+    now: float,
+    entered: float | None = None,
+    *,
+    whole: bool = True,
 ) -> tuple[Axis, list[Track]]:
     """A track for each step, one for what people asked, and one for each remote call, on one axis. `entered`: when the
-    step it is at was first taken up."""
+    step it is at was first taken up. Not `whole`: it begins with the first of these lines."""
     end = job.finished or now
-    moments = [job.created, end, *(event.at - (event.took or 0) for event in history), *(e.at for e in history)]
+    begun = job.created if whole else history[0].at - (history[0].took or 0.0)
+    moments = [begun, end, *(event.at - (event.took or 0) for event in history), *(e.at for e in history)]
     moments += [call.finished or now for call in calls]
-    axis = Axis.around(moments, now)
+    axis = Axis.around(moments if whole else [moment for moment in moments if moment >= begun], now)
     steps: dict[str, list[Bar]] = {}
     marks: dict[str, list[Bar]] = {}
     wishes: list[Bar] = []
-    free, after = job.created, "queued"
+    runs: dict[str, Run] = {}
+    ticks: Counter[str] = Counter()
+    free, after = begun, "queued"
     for event in history:
         if event.kind.startswith("call "):
             continue
@@ -199,20 +253,27 @@ def timeline(
             # The step goes on: it is a mark on the bar of the tick, which is drawn when the tick has ended.
             _mark(axis, marks.setdefault(event.step, []), event)
             continue
+        ticks[event.step] += 1
+        if (run := runs.get(event.step)) is not None and run.takes(axis, event):
+            bars[run.first :] = [run.bar(axis, event)]
+            free, after = event.at, event.status
+            continue
         if event.kind == "crash":
             words = f"{event.step}: its worker died, try {event.attempt} was lost"
             bars.append(Bar(axis.x(free), axis.width(free, event.at), "crash", words))
         else:
             bars += [*_gap(axis, free, event.at - (event.took or 0.0), after), _bar(axis, event)]
+        runs[event.step] = Run(event, len(bars) - 1)
         free, after = event.at, event.status
     if job.worker:
         last = max(free, entered or job.started or job.created)
         words = f"{job.step}, try {job.attempt}: running now"
         bars = steps.setdefault(job.step, [])
+        ticks[job.step] += 1
         bars += [*_gap(axis, free, last, after), Bar(axis.x(last), axis.width(last, now), "running", words)]
     elif not job.final:
         steps.setdefault(job.step, []).extend(_gap(axis, free, now, job.status))
-    tracks = [Track(step, (*bars, *marks.get(step, ())), _ticks(bars)) for step, bars in steps.items()]
+    tracks = [Track(step, (*bars, *marks.get(step, ())), _times(ticks[step])) for step, bars in steps.items()]
     if wishes:
         tracks.append(Track("requests", tuple(wishes), kind="asked"))
     return axis, tracks + [track_of_call(call, axis, now) for call in calls[-40:]]
@@ -224,8 +285,7 @@ def _mark(axis: Axis, marks: list[Bar], event: Event) -> None:
         marks.append(Bar(axis.x(event.at), "0%", "mark", f"{event.step}: checkpoint", mark=True))
 
 
-def _ticks(bars: Sequence[Bar]) -> str:
-    amount = sum(not bar.thin for bar in bars)
+def _times(amount: int) -> str:
     return f"{amount}×" if amount > 1 else ""
 
 

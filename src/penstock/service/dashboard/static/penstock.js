@@ -272,6 +272,7 @@
       j: () => step(1),
       k: () => step(-1),
       t: nextTheme,
+      n: () => { if (root.dataset.new) location.href = root.dataset.new; },
       x: () => {
         const box = document.activeElement?.closest(".row")?.querySelector(".pick input");
         if (box) { box.checked = !box.checked; chosen(); }
