@@ -189,6 +189,28 @@ def test_the_list_tells_why_and_which_run(cli: Cli) -> None:
     assert rows[2][-5:] == ["ValueError:", "it", "cannot", "be", "done"]
 
 
+def test_nothing_that_somebody_wrote_into_a_job_steers_the_terminal(cli: Cli) -> None:
+    job = cli("jobs", "submit", "held", "--payload", "1").out.strip()
+    cli("jobs", "pause", job, "--reason", "see \x1b[2Jhere")
+    for command in (("jobs", "show", job), ("jobs", "list")):
+        said = cli(*command).out
+        assert "\x1b" not in said and r"see \x1b[2Jhere" in said
+
+
+def test_a_table_on_a_terminal_shows_harmful_characters_as_their_numbers() -> None:
+    from io import StringIO
+
+    from rich.console import Console
+
+    from penstock.cli.row_table import RowTable
+
+    seen = StringIO()
+    table = RowTable({"ID": ["a\x1b[2J"]}, ["why\x1b[2J"], styled="ID", styles=["red"], details=["so\x9b2J"])
+    Console(file=seen, force_terminal=True, width=80).print(table)
+    assert "\x1b[2J" not in seen.getvalue() and "\x9b" not in seen.getvalue()
+    assert seen.getvalue().count(r"\x1b[2J") == 2
+
+
 def test_logs_say_what_steps_said_and_where_they_failed(cli: Cli) -> None:
     well = cli("jobs", "submit", "hello", "--payload", '"world"', "--wait", "--json").json["job"]["id"]
     (line,) = cli("jobs", "logs", well).out.splitlines()

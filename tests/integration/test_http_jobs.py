@@ -282,6 +282,17 @@ async def test_a_key_belongs_to_the_request_it_came_with(tmp_path: Path) -> None
 
 
 @in_a_loop
+async def test_a_request_that_is_sent_again_answers_with_its_job_as_it_is_now(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api, api.client(**{"Idempotency-Key": "k"}) as client:
+        first = (await client.post(JOBS, json={"workflow": "notes", "payload": 1})).json()
+        await api.run(first["job"]["id"])
+        again = await client.post(JOBS, json={"workflow": "notes", "payload": 1})
+        assert (again.status_code, again.json()["created"]) == (201, True)
+        assert again.json()["job"]["id"] == first["job"]["id"]
+        assert (first["job"]["status"], again.json()["job"]["status"]) == ("queued", "completed")
+
+
+@in_a_loop
 async def test_a_key_of_one_tenant_is_none_of_another(tmp_path: Path) -> None:
     async with serving(tmp_path) as api, api.client(**{"Idempotency-Key": "k"}) as client:
         one = await submitted(client, tenant="acme")

@@ -118,6 +118,54 @@ def test_plain_lines_name_the_job_and_leave_out_what_only_programs_need(lines: L
     assert line.endswith(f"by the step [job={job} workflow=talk step=first attempt=1 tenant=acme]")
 
 
+def plain(message: str, *args: object, error: BaseException | None = None) -> str:
+    exc_info = None if error is None else (type(error), error, error.__traceback__)
+    return PlainLines().format(logging.LogRecord("test", logging.INFO, __file__, 1, message, args, exc_info))
+
+
+def test_a_text_with_ends_of_lines_makes_no_plain_line_of_its_own() -> None:
+    forged = "a\n2026-01-01 00:00:00 info    all is well\r\nb\rc\x1b[2Kd\x85e\u2028f\u202eg"
+    first, *further = plain("noted %s", forged).split("\n")
+    assert first.endswith("noted a")
+    assert further == [r"    | 2026-01-01 00:00:00 info    all is well", r"    | b\rc\x1b[2Kd\x85e\u2028f\u202eg"]
+
+
+def test_where_an_error_came_from_keeps_its_lines_below_the_first() -> None:
+    try:
+        raise ValueError("bad\n2026-01-01 00:00:00 info    all is well\x1b[2K")
+    except ValueError as error:
+        _, *further = plain("it broke", error=error).split("\n")
+    assert further[0] == "    Traceback (most recent call last):"
+    assert further[-1] == r"    2026-01-01 00:00:00 info    all is well\x1b[2K"
+    assert all(line.startswith("    ") for line in further)
+
+
+def test_text_in_any_language_is_written_as_it_is() -> None:
+    text = "na\u00efve \u65e5\u672c\u8a9e\u3000\u00a0\tx \U0001f469\u200d\U0001f680"
+    assert plain("%s", text).endswith(text)
+
+
+def test_of_one_tick_two_hundred_lines_are_kept_and_one_that_says_where_the_others_are() -> None:
+    talkative = Workflow("talkative")
+
+    @talkative.step
+    async def talk(amount: int, ctx: Context) -> None:
+        for n in range(amount):
+            ctx.log.info("line %d", n)
+
+    async def kept(amount: int) -> list[str]:
+        app = Penstock(workflows=[talkative], store=MemoryStore())
+        async with app:
+            job = (await app.submit("talkative", amount)).job_id
+            while (await app.job(job)).status != "completed":
+                await app.engine.advance_next()
+            return [line.text for line in await app.logs(job)]
+
+    whole = [f"line {n}" for n in range(200)]
+    assert asyncio.run(kept(200)) == whole
+    assert asyncio.run(kept(500)) == [*whole, "further lines of this tick are in the worker's log only"]
+
+
 def test_what_runs_between_ticks_is_about_no_job(lines: Lines) -> None:
     async def main() -> None:
         app = Penstock(workflows=[flow()], store=MemoryStore())

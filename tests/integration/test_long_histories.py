@@ -105,7 +105,7 @@ async def test_short_ticks_that_follow_each_other_are_one_bar_that_says_how_many
     _, tracks = await tracks_of(tmp_path, ticks(LINES))
     poll = next(track for track in tracks if track.label == "poll")
     assert poll.note == f"{LINES}×"
-    assert [bar.title for bar in poll.bars if not bar.thin] == [f"poll: again, {LINES} times in 1h 39m"]
+    assert [bar.title for bar in poll.bars if not bar.thin] == [f"poll: again, {LINES} times in 2 h"]
 
 
 @in_a_loop

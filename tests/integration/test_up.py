@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from penstock.config.settings import ServiceSettings
 from penstock.delivery.upkeep import FIRST_PAUSE, LONGEST_PAUSE, Place, Verdict, judge
 from penstock.engine.watch import EXIT_STUCK
 from penstock.service import front, server
+from penstock.service.app import create_app
 from penstock.service.live import LiveFeed
 from penstock.service.server import LARGEST_HEAD, Running, listen
 from penstock.service.state import Service
@@ -353,8 +355,8 @@ def _service_check(cli: Cli) -> tuple[str, str]:
     return checks["service"]["status"], checks["service"]["detail"]
 
 
-async def _served(client: Any, settings: Settings | None = None) -> Any:
-    """What `client(port)` answers, of a bare service in this process that says who asked."""
+async def _served(client: Any, settings: Settings | None = None, *, whole: bool = False) -> Any:
+    """What `client(port)` answers, of a bare service in this process that says who asked, or of the whole one."""
     settings = settings or Settings()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -369,9 +371,9 @@ async def _served(client: Any, settings: Settings | None = None) -> Any:
 
     penstock = await Penstock(store="memory://").open(settings=settings)
     try:
-        service = Service(penstock=penstock, settings=settings, feed=LiveFeed(penstock))
+        service = Service(penstock=penstock, settings=settings, feed=LiveFeed(penstock), open_access=whole)
         with listen("127.0.0.1", 0) as listener:
-            running = Running(service, app, listener, Nobody())
+            running = Running(service, create_app(service) if whole else app, listener, Nobody())
             await running.begin()
             try:
                 return await asyncio.to_thread(client, listener.getsockname()[1])
@@ -412,17 +414,79 @@ def test_a_head_that_is_too_large_is_refused() -> None:
     assert asyncio.run(_served(client)).startswith(b"HTTP/1.1 400 ")
 
 
-def test_more_connections_than_there_are_files_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_most_connections", lambda: 2)
+SLOW = b"POST /ui/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\n"
 
-    def client(port: int) -> tuple[int, httpx2.Response]:
-        with httpx2.Client(base_url=f"http://127.0.0.1:{port}") as kept:
-            first = kept.get("/").status_code
-            return first, httpx2.get(f"http://127.0.0.1:{port}/")
 
-    first, refusal = asyncio.run(_served(client))
-    assert (first, refusal.status_code, refusal.text) == (204, 503, "Service Unavailable")
-    assert refusal.headers["content-type"].startswith("text/plain")
+def _drip(port: int, *, most: int) -> int:
+    """How many bytes of a body were taken one by one, before the connection was closed."""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+        connection.sendall(SLOW)
+        connection.settimeout(0.05)
+        for taken in range(most):
+            try:
+                connection.sendall(b"x")
+                assert connection.recv(4096) == b""
+            except TimeoutError:
+                continue
+            except OSError:
+                pass
+            return taken
+        connection.settimeout(PATIENCE)
+        assert connection.recv(4096) == b""
+    return most
+
+
+@pytest.mark.parametrize(("within", "slowest", "most"), [(0.3, 1024, 1), (1.0, 10**9, 99)])
+def test_a_client_that_never_finishes_its_body_is_sent_away(
+    monkeypatch: pytest.MonkeyPatch, within: float, slowest: int, most: int
+) -> None:
+    """Whether nothing more comes, or a little again and again."""
+    monkeypatch.setattr(front, "BODY_WITHIN", within)
+    monkeypatch.setattr(front, "SLOWEST", slowest)
+    asyncio.run(_served(lambda port: _drip(port, most=most), whole=True))
+
+
+def test_a_body_may_take_long_if_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front, "BODY_WITHIN", 2.0)
+    monkeypatch.setattr(front, "SLOWEST", 1)
+
+    def client(port: int) -> bytes:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+            connection.sendall(SLOW)
+            for _ in range(100):
+                connection.sendall(b"x")
+                threading.Event().wait(0.03)
+            return connection.recv(4096)
+
+    assert asyncio.run(_served(client, whole=True)).startswith(b"HTTP/1.1 401 ")
+
+
+def test_more_connections_than_there_are_files_for_are_refused_and_health_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "_most_connections", lambda: 1)
+
+    def client(port: int) -> tuple[int, httpx2.Response, int, str]:
+        url = f"http://127.0.0.1:{port}"
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as held:
+            held.sendall(SLOW + b"x")
+            refusal = httpx2.get(f"{url}/ui/login")
+            alive = httpx2.get(f"{url}/health/live").status_code
+            held.close()
+            with httpx2.Client(base_url=url) as kept:
+                deadline = time.monotonic() + PATIENCE
+                while (first := kept.get("/ui/login").status_code) == 503 and time.monotonic() < deadline:
+                    pass
+                return first, refusal, alive, kept.get("/metrics").text
+
+    settings = Settings(service=ServiceSettings(host="127.0.0.1"))
+    first, refusal, alive, metrics = asyncio.run(_served(client, settings, whole=True))
+    assert (first, refusal.status_code, alive) == (200, 503, 200)
+    assert refusal.headers["content-type"] == "application/problem+json"
+    assert refusal.headers["x-content-type-options"] == "nosniff"
+    assert (refusal.headers["retry-after"], refusal.headers["connection"]) == ("2", "close")
+    assert "too many connections" in refusal.json()["detail"]
+    assert 'status="503"' in metrics
 
 
 @pytest.mark.parametrize(("trusted", "believed"), [(None, "127.0.0.1"), (("127.0.0.1",), "203.0.113.7")])

@@ -330,7 +330,6 @@ def test_a_receiver_that_does_not_answer_in_time_is_tried_again(
         ("999999999", LONGEST_WAIT),
         ("9" * 400, LONGEST_WAIT),
         ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_WAIT),
-        ("Fri, 31 Dec 9999 23:59:59 -1200", 60.0),
         ("\xb2", 60.0),
         ("-5", 60.0),
         ("soon", 60.0),
@@ -422,8 +421,8 @@ def test_a_line_that_is_committed_late_is_told_after_a_restart(postgres_url: str
                 held = late.transaction()
                 await held.start()
                 number = await late.fetchval(
-                    "INSERT INTO events (job, at, kind, step, status, attempt) SELECT job, extract(epoch FROM now()), 'cancel',"
-                    " step, 'canceled', 0 FROM events WHERE job = $1 ORDER BY id DESC LIMIT 1 RETURNING id",
+                    "INSERT INTO history (job, at, kind, step, status, epoch, move, attempt)"
+                    " VALUES ($1, extract(epoch FROM now()), 'cancel', 'step', 'canceled', 1, 9, 1) RETURNING id",
                     paused.id,
                 )
                 await here.run("well")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from penstock.cli.fitting import cut, needed, shortened, widths_of
-from penstock.cli.output import STATUS_STYLES, Output, plain_table
+from penstock.cli.output import STATUS_STYLES, Output, harmless, plain_table
 from penstock.cli.sheets import show_sheet
 from penstock.engine.model import DEFAULT_QUEUE, DEFAULT_TENANT, Event, Job
 from penstock.store.protocol import LogLine
@@ -135,14 +135,9 @@ def show_logs(out: Output, lines: Sequence[LogLine]) -> None:
     """What steps said, a line each; the further lines of a text are indented below its first."""
     for line in lines:
         step = f"{line.step}#{line.attempt}" if line.attempt > 1 else line.step
-        first, *further = _harmless(line.text).splitlines() or [""]
+        first, *further = harmless(line.text).splitlines() or [""]
         head = f"{local(line.at)}  {line.level:<7}  {step}  {first}".rstrip()
         out.result("\n".join([head, *(f"    {one}".rstrip() for one in further)]))
-
-
-def _harmless(text: str) -> str:
-    """What steps say is somebody else's text: nothing in it moves the cursor or colours the terminal."""
-    return "".join(one if one.isprintable() or one in "\n\t" else "?" for one in text)
 
 
 def _facts(job: Job, now: float) -> list[tuple[str, str]]:

@@ -11,10 +11,11 @@ import logging
 import os
 import sys
 from collections.abc import Collection
+from textwrap import indent
 
 import click
 
-from penstock.cli.output import Output, without_password
+from penstock.cli.output import Output, harmless, without_password
 from penstock.config.settings import LogSettings
 from penstock.engine.tracing import about, trace_id_of
 from penstock.times import local, utc
@@ -40,14 +41,18 @@ def facts_of(record: logging.LogRecord) -> dict[str, object]:
 
 
 class PlainLines(logging.Formatter):
+    """Only the first line of what is written begins with a time: a text with ends of lines in it goes on behind a bar,
+    where an error came from is indented, and so nobody's text looks like a line of its own."""
+
     def format(self, record: logging.LogRecord) -> str:
         told = facts_of(record)
         facts = " ".join(f"{name}={told[name]}" for name in (*OF_JOB, "request_id") if name in told)
         text = f"{local(record.created)} {record.levelname.lower():<7} {record.getMessage()}"
         if facts:
             text += f" [{facts}]"
+        text = harmless(text).replace("\n", "\n    | ")
         if record.exc_info:
-            text += f"\n{self.formatException(record.exc_info)}"
+            text += f"\n{indent(harmless(self.formatException(record.exc_info)), '    ')}"
         return without_password(text)
 
 
@@ -78,7 +83,7 @@ class Sentences(logging.Handler):
         debugging = os.environ.get("PENSTOCK_DEBUG", "0") not in ("", "0")
         if not debugging and _is_failure_of(record, self._waited):
             return
-        text = f"{record.levelname.capitalize()}: {record.getMessage()}"
+        text = f"{record.levelname.capitalize()}: {harmless(record.getMessage())}"
         if record.exc_info and debugging:
             text += f"\n{logging.Formatter().formatException(record.exc_info)}"
         click.echo(without_password(text), err=True)

@@ -47,6 +47,15 @@ def without_password(text: str) -> str:
     return _TOKEN.sub("penstock_***", _PASSWORD_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text)))
 
 
+_HARMFUL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def harmless(text: str) -> str:
+    """Somebody else's text: nothing in it moves the cursor, colours the terminal or turns the line around. Such
+    characters are shown as their numbers; ends of lines and tabs stay."""
+    return _HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
+
+
 def counted(amount: int, noun: str) -> str:
     """`1 job`, `2 jobs`."""
     return f"{amount} {noun}" if amount == 1 else f"{amount} {noun}s"
@@ -92,7 +101,7 @@ class Output:
     def remark(self, text: str) -> None:
         """What happened on the way to the result; to stderr, so that the result can be piped on."""
         if not self.quiet:
-            click.echo(without_password(text), err=True)
+            click.echo(without_password(harmless(text)), err=True)
 
     def note(self, text: str) -> None:
         """What the reader may want to do something about."""
@@ -106,6 +115,7 @@ class Output:
 
 def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns of text, for pipes and logs: nothing is cut off, nothing is coloured."""
+    rows = [[harmless(cell) for cell in row] for row in rows]
     widths = [max(len(line[n]) for line in (headings, *rows)) for n in range(len(headings))]
     padded = ([cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in (headings, *rows))
     return "\n".join("  ".join(cells).rstrip() for cells in padded)

@@ -11,6 +11,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.output import harmless
+
 WHOLE = frozenset(
     {"ID", "RUN", "STATUS", "STATE", "TRY", "JOB", "AGE", "NEXT LOOK", "COST", "AT", "WHAT", "TOOK", "BY", "NOTE"}
 )
@@ -33,11 +35,11 @@ class RowTable:
         details: Sequence[str] = (),
         folded: bool = False,
     ) -> None:
-        self._columns = columns
-        self._reasons = reasons
+        self._columns = {heading: [harmless(cell) for cell in cells] for heading, cells in columns.items()}
+        self._reasons = [harmless(reason) for reason in reasons]
         self._styled = styled
         self._styles = styles
-        self._details = details or [""] * len(reasons)
+        self._details = [harmless(detail) for detail in details] or [""] * len(reasons)
         self._folded = folded
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

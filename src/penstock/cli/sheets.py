@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from penstock.cli.output import Output
+from penstock.cli.output import Output, harmless
 
 Facts = Sequence[tuple[str, str]]
 
 
 def show_sheet(out: Output, title: str, facts: Facts, *, border: str, styles: Mapping[str, str]) -> None:
     """On a terminal a panel, with `styles` for some of the values; in a pipe plain lines."""
+    facts = [(name, harmless(value)) for name, value in facts]
     if not out.fancy:
         width = max(len(name) for name, _ in facts)
         out.result("\n".join(f"{name.ljust(width)}  {value}" for name, value in facts))

@@ -41,9 +41,9 @@ class Standing:
 
 
 class Gauges:
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, census: Census) -> None:
         self._service = service
-        self._census = Census(service.penstock)
+        self._census = census
         self._standing = Reading(self._look)
 
     async def _look(self) -> Standing:

@@ -23,6 +23,7 @@ from penstock.engine.errors import StoreError
 from penstock.engine.meters import BUCKETS, LABELS, bound
 from penstock.service.access.guard import Unbound
 from penstock.service.api.document import problems
+from penstock.service.census import Census, census_of
 from penstock.service.gauges import MICRO, Gauges, gauge
 from penstock.service.state import Service, service_of
 
@@ -51,9 +52,9 @@ Rows = Iterable[tuple[str, str, float]]
 class Metrics:
     """One for each app."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, census: Census | None = None) -> None:
         self._service = service
-        self._gauges = Gauges(service)
+        self._gauges = Gauges(service, census or Census(service.penstock))
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "penstock_http_requests", "HTTP requests", ("method", "route", "status"), registry=self.registry
@@ -156,7 +157,7 @@ def _build() -> Metric:
 def metrics_of(request: Request) -> Metrics:
     state = request.app.state
     if not hasattr(state, "metrics"):
-        state.metrics = Metrics(service_of(request))
+        state.metrics = Metrics(service_of(request), census_of(request))
     metrics: Metrics = state.metrics
     return metrics
 

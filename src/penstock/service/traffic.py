@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.engine.tracing import RequestSpan, about
+from penstock.service.census import Census
 from penstock.service.metrics import Metrics
 from penstock.service.state import Service
 
@@ -36,7 +37,8 @@ _SANE = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}\Z")
 
 def install(app: FastAPI, service: Service) -> Metrics:
     """Call last, when the app is made: what is installed before is inside, and its refusals are counted, too."""
-    metrics = app.state.metrics = Metrics(service)
+    census = app.state.census = Census(service.penstock)
+    metrics = app.state.metrics = Metrics(service, census)
     build = app.build_middleware_stack
     app.build_middleware_stack = lambda: Traffic(build(), service, metrics)  # type: ignore[method-assign]
     return metrics

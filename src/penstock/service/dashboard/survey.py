@@ -1,13 +1,11 @@
-"""How many jobs there are, and what needs a person: counted in the background, never for a request.
+"""How many jobs there are, and what needs a person: counted in the background.
 
-A count reads a table that may have a million rows, so it runs at most every `PAUSE` seconds, and never for more than
-one part in `SHARE` of the time.
+A count reads a table that may have a million rows, so it runs at most every `PAUSE` seconds. A request waits for it only
+where nothing was counted for `OLDEST` seconds, or where somebody has just changed something.
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, TypeVar
@@ -20,12 +18,11 @@ from penstock.engine.machine import workers_at_work
 from penstock.engine.model import FINAL, STATUSES
 from penstock.service.access.guard import Reader
 from penstock.service.beginning import INTERNAL
-from penstock.service.census import Reading
+from penstock.service.census import AT_LEAST, OLDEST, Reading
 from penstock.service.state import Service, service_of
 from penstock.store.protocol import CallFilter, JobFilter, WorkerRow
 
 PAUSE = 2.0
-SHARE = 20
 MOST = 200
 """How far what needs a person is counted: beyond it the page says `200+`."""
 
@@ -93,52 +90,31 @@ class Snapshot:
         return {status: self.of(status, workflow) for status in STATUSES}
 
 
-@dataclass(slots=True)
-class _Count:
-    snapshot: Snapshot = field(default_factory=Snapshot)
-    took: float = 0.0
-    ended: float = float("-inf")
-    stale: bool = True
-    task: asyncio.Task[None] | None = None
-
-
 class Survey:
     """One for each service. Counts by tenant, for who is bound to one, and over all."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._counts: dict[str | None, _Count] = {}
+        self._readings: dict[str | None, Reading[Snapshot]] = {}
 
     async def look(self, tenant: str | None) -> Snapshot:
-        """What was counted last; the first who asks waits for the first count."""
-        count = self._counts.setdefault(tenant, _Count())
-        fresh = count.ended > float("-inf")
-        rest = max(PAUSE, count.took * SHARE)
-        due = time.monotonic() - count.ended >= rest
-        if count.task is None and (due or (count.stale and count.took < CHEAP)):
-            count.task = asyncio.create_task(self._take(tenant, count))
-        if count.task is not None and (not fresh or (count.stale and count.took < CHEAP)):
-            await asyncio.shield(count.task)
-        return count.snapshot
+        """What was counted last, or the store's error where that is too long ago and it cannot be counted."""
+        if tenant not in self._readings:
+            if len(self._readings) >= MOST_KEPT:
+                self._readings.pop(next(iter(self._readings)))
+            self._readings[tenant] = Reading(
+                lambda: take(self._service, tenant), at_least=PAUSE, oldest=OLDEST, ahead=True
+            )
+        return await self._readings[tenant].get(cheap=CHEAP)
 
     def last(self, tenant: str | None) -> Snapshot:
-        count = self._counts.get(tenant)
-        return Snapshot() if count is None else count.snapshot
+        reading = self._readings.get(tenant)
+        return (reading and reading.last) or Snapshot()
 
     def touch(self) -> None:
         """Somebody changed something: who looks next wants to see it."""
-        for count in self._counts.values():
-            count.stale = True
-
-    async def _take(self, tenant: str | None, count: _Count) -> None:
-        began = time.monotonic()
-        count.stale = False
-        try:
-            count.snapshot = await take(self._service, tenant)
-        finally:
-            count.ended = time.monotonic()
-            count.took = count.ended - began
-            count.task = None
+        for reading in self._readings.values():
+            reading.touch()
 
 
 async def take(service: Service, tenant: str | None) -> Snapshot:
@@ -169,8 +145,10 @@ async def take(service: Service, tenant: str | None) -> Snapshot:
     )
 
 
-async def kept(request: Request, what: tuple[str, ...], read: Callable[[], Awaitable[T]]) -> T:
-    """What a page reads that grows with all there ever was (costs): kept for a second, or longer if it took long."""
+async def kept(
+    request: Request, what: tuple[str, ...], read: Callable[[], Awaitable[T]], *, seconds: float = AT_LEAST
+) -> T:
+    """What a page reads that grows with all there ever was (costs): kept for so long, or longer if it took long."""
     state = request.app.state
     if not hasattr(state, "readings"):
         state.readings = {}
@@ -178,7 +156,7 @@ async def kept(request: Request, what: tuple[str, ...], read: Callable[[], Await
     if what not in readings:
         if len(readings) >= MOST_KEPT:
             readings.pop(next(iter(readings)))
-        readings[what] = Reading(read)
+        readings[what] = Reading(read, at_least=seconds, oldest=OLDEST)
     return await readings[what].get()
 
 

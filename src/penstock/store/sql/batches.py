@@ -62,6 +62,7 @@ class Batches(Settling):
     def _put_batches(self, batches: list[BatchRow]) -> Steps[None]:
         """Write changed batches; one that is sealed and whose members have all ended starts its follow-up job, once."""
         follow_ups = []
+        budgets = []
         for batch in sorted(batches, key=lambda b: b.id):
             if batch.sealed is not None and batch.finished is None and batch.ended >= batch.members:
                 batch.finished = self.now
@@ -70,11 +71,15 @@ class Batches(Settling):
                     row = lifecycle.born(new, run=1, now=self.now, by_tenant=self.by_tenant, batch_limited=False)
                     batch.follow_up = row.id
                     follow_ups.append(row)
+                    if new.budget is not None:
+                        budgets.append((f"job:{row.id}", new.budget, 0))
                     self._announce(row)
         if batches:
             yield Tell("put_batches", [_batch_values(batch) for batch in batches])
         if follow_ups and (yield Tell("insert_jobs", [born_values(row) for row in follow_ups])) != len(follow_ups):
             raise Contended
+        if budgets:
+            yield Tell("put_budget", budgets)
 
     def _lock_batches(self, ids: Iterable[str]) -> Steps[dict[str, BatchRow]]:
         found = yield Ask("lock_batches", (sorted(ids),))

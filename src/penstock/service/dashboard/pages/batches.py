@@ -15,12 +15,15 @@ from penstock.service.access.principal import Principal
 from penstock.service.dashboard import charts
 from penstock.service.dashboard.acting import asked
 from penstock.service.dashboard.rendering import back_to, link, render
+from penstock.service.dashboard.survey import kept
 from penstock.service.state import Service, Serving
 from penstock.store.protocol import JobFilter
 
 router = APIRouter()
 
 PAGE = 50
+COSTS_KEPT = 3.0
+"""Seconds: they are added up from all calls of the batch, and its page may be fetched every second."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -88,7 +91,8 @@ async def batch_page(
     where = JobFilter(batch=batch_id, status=wanted, before=before or None, limit=PAGE + 1)
     rows = await service.penstock.engine.store.jobs(where)
     place = f"/ui/batches/{batch_id}"
-    costs = await service.penstock.costs(batch=batch_id)
+    what = ("costs", "batch", batch_id)
+    costs = await kept(request, what, lambda: service.penstock.costs(batch=batch_id), seconds=COSTS_KEPT)
     return render(
         request,
         "batch.html",
