@@ -383,8 +383,9 @@ class Penstock:
         that were parked for want of it go on. `tenant`: whose job or batch it is, for the audit log."""
         return await self.engine.set_budget(scope, dollars, tenant=tenant, actor=actor)
 
-    async def budgets(self) -> list[Budget]:
-        return await self.engine.store.budgets()
+    async def budgets(self, *, scope: str | None = None) -> list[Budget]:
+        """All budgets, by scope; or the one of this scope."""
+        return await self.engine.store.budgets(scope=scope)
 
     async def open_batch(
         self,

@@ -190,7 +190,7 @@ def test_the_list_tells_why_and_which_run(cli: Cli) -> None:
 
 
 def test_nothing_that_somebody_wrote_into_a_job_steers_the_terminal(cli: Cli) -> None:
-    job = cli("jobs", "submit", "held", "--payload", "1").out.strip()
+    job = cli("jobs", "submit", "held", "--payload", '"x"').out.strip()
     cli("jobs", "pause", job, "--reason", "see \x1b[2Jhere")
     for command in (("jobs", "show", job), ("jobs", "list")):
         said = cli(*command).out

@@ -75,6 +75,23 @@ def test_sigterm_hands_back_what_does_not_finish_within_the_grace(cli: Cli) -> N
     assert nothing_is_held(cli)
 
 
+def test_a_signal_that_is_ignored_stays_so(cli: Cli) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        worker = cli.start_worker("--grace", "1h")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    job_id = cli.submit("held", "mark")
+    cli.until_file("mark")
+    worker.send_signal(signal.SIGHUP)
+    worker.send_signal(signal.SIGTERM)
+    cli.until(lambda: "1 step is running" in cli.log, "the worker to drain")
+    assert "SIGHUP" not in cli.log
+    cli.file("go").touch()
+    assert worker.wait(30) == 0
+    assert cli.job(job_id)["status"] == "completed"
+
+
 def test_a_second_sigterm_ends_at_once(cli: Cli) -> None:
     job_id = cli.submit("held", "mark")
     worker = cli.start_worker("--grace", "1h")

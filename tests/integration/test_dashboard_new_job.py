@@ -52,7 +52,8 @@ async def test_a_job_is_started_with_all_that_was_typed_and_audited(tmp_path: Pa
         assert row["priority"] == 70
         (budget,) = await api.penstock.engine.store.budgets()
         assert (budget.scope, budget.most) == (f"job:{job.id}", 2_500_000)
-        assert [(entry.action, entry.via) for entry in await api.penstock.audit(limit=5)] == [("job.submit", "loopback")]
+        (entry,) = await api.penstock.audit(limit=5)
+        assert (entry.action, entry.target) == ("job.submit", f"job:{job.id}") and entry.actor
 
 
 @in_a_loop
@@ -61,7 +62,7 @@ async def test_the_payload_begins_as_an_example_that_fits(tmp_path: Path) -> Non
         tab = Tab(api.client())
         page = unescape(await tab.open(f"{NEW}?workflow=scans"))
         assert '{\n  "pages": 0,\n  "title": ""\n}</textarea>' in page
-        assert "<option selected>scans</option>" in page and "penstock." not in re.sub(r"<script.*?>", "", page)
+        assert "<option selected>scans</option>" in page and "<option>penstock." not in page
         assert f'href="{NEW}"' in await tab.open("/ui/jobs")
 
 
@@ -83,11 +84,14 @@ async def test_what_is_wrong_is_said_beside_its_field_and_what_was_typed_is_kept
         assert 'id="payload-wrong">payload does not fit workflow \'scans\': pages' in page
         assert '{"pages": "<many>"}</textarea>' in page and 'value="kept key"' in page and 'value="slow"' in page
         assert "<many>" not in answer.text
-        for wrong, field in (({"payload": "{"}, "payload"), ({"payload": "NaN"}, "payload"), ({"priority": "700"}, "priority"),
-                             ({"budget": "much"}, "budget"), ({"tenant": "a b"}, "tenant"), ({"workflow": "x"}, "workflow"),
-                             ({"workflow": "penstock.webhook"}, "workflow")):  # fmt: skip
-            answer = await tab.send(NEW, **{"workflow": "scans", "payload": '{"pages": 1}', **wrong})
-            assert answer.status_code == 422 and f'id="{field}-wrong"' in answer.text, wrong
+        wrongs = (
+            *(("payload", text) for text in ("{", "NaN", "", "[" * 5000)),
+            *(("workflow", name) for name in ("nonesuch", "penstock.webhook")),
+            *(("priority", "700"), ("budget", "much"), ("tenant", "a b"), ("queue", "a b"), ("key", "a\0b")),
+        )
+        for field, text in wrongs:
+            answer = await tab.send(NEW, **{"workflow": "scans", "payload": '{"pages": 1}', field: text})
+            assert answer.status_code == 422 and f'id="{field}-wrong"' in answer.text, (field, text[:9])
         assert await api.penstock.jobs() == []
 
 

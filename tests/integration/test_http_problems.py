@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from fastapi import APIRouter, Request, UploadFile
 
 from penstock.engine.errors import CommitUnknown, StoreFull, StoreReadOnly, StoreUnavailable
+from penstock.service.api import bodies
 from penstock.service.api.limits import UploadRoute
 from tests.support.api import Api, serving
 from tests.support.house import in_a_loop
@@ -243,3 +245,51 @@ async def test_what_was_sent_is_not_sent_back(tmp_path: Path) -> None:
             assert answer.text.count("s3cret") < 100
         many = {"jobs": [{"workflow": 5}] * 1000}
         assert len((await client.post(f"{JOBS}/many", json=many)).json()["errors"]) == 20
+
+
+@in_a_loop
+async def test_nothing_of_a_body_is_read_before_it_is_known_who_sends_it(tmp_path: Path) -> None:
+    async with serving(tmp_path, open_access=False) as api:
+        read = 0
+
+        async def counted() -> AsyncIterator[bytes]:
+            nonlocal read
+            async for piece in pieces(1000, 1000):
+                read += 1
+                yield piece
+
+        reader = await api.secret("watch", "read")
+        async with api.client() as nobody, api.client(reader) as watcher, api.client("penstock_wrong") as liar:
+            for path in (JOBS, f"{JOBS}/many", f"{JOBS}/{'0' * 20}/cancel", "/api/v1/dead-letters/retry"):
+                for client, status, slug in (
+                    (nobody, 401, "unauthorized"), (liar, 401, "unauthorized"), (watcher, 403, "forbidden")
+                ):  # fmt: skip
+                    problem(await client.post(path, content=counted(), headers=JSON), status, slug)
+            problem(await watcher.put("/api/v1/budgets/tenant:a", content=counted(), headers=JSON), 403, "forbidden")
+        assert read == 0
+        assert len(await api.penstock.audit(action="token.refused")) == 4, "each is looked up once"
+
+
+@in_a_loop
+async def test_others_do_not_wait_while_a_large_body_is_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where: list[bool] = []
+    parse = bodies.from_json
+
+    def noting(body: bytes, **more: Any) -> Any:
+        where.append(threading.current_thread() is threading.main_thread())
+        return parse(body, **more)
+
+    monkeypatch.setattr(bodies, "from_json", noting)
+    async with serving(tmp_path) as api, api.client() as client:
+        for size in (10, bodies.LARGE):
+            answer = await client.post(JOBS, json={"workflow": "notes", "payload": "x" * size})
+            assert answer.status_code == 201
+    assert where == [True, False]
+
+
+@in_a_loop
+async def test_a_long_number_is_found_wherever_it_stands(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api, api.client() as client:
+        for number, status in (("1" * 299, 201), ("1" * 310, 422), ("-" + "9" * 400, 422), ("1e999", 422)):
+            body = f'{{"workflow": "notes", "payload": [1, {number if "e" in number else number + ".0"}]}}'
+            assert (await client.post(JOBS, content=body, headers=JSON)).status_code == status, number

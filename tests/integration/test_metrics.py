@@ -396,6 +396,63 @@ def test_a_reading_that_failed_is_tried_again() -> None:
     asyncio.run(main())
 
 
+def test_no_figure_is_older_than_the_oldest_that_is_allowed() -> None:
+    """Up to then who asks has the last answer at once, and it is read anew meanwhile."""
+    now, read_at, seconds = 0.0, [], 0.0
+
+    async def read() -> int:
+        nonlocal now
+        now += seconds
+        read_at.append(now)
+        return len(read_at)
+
+    async def main() -> None:
+        nonlocal now, seconds
+        seconds = 2.0
+        reading = Reading(read, oldest=15.0, ahead=True, clock=lambda: now)
+        assert await reading.get() == 1
+        now += 14.0
+        assert await reading.get() == 1, "two seconds are 5 % of forty"
+        now += 1.0
+        assert await reading.get() == 2
+        seconds = 0.0
+        now += 15.0
+        assert await reading.get() == 3
+        now += 5.0
+        assert await reading.get() == 3, "who asks does not wait"
+        await asyncio.sleep(0)
+        assert await reading.get() == 4
+
+    asyncio.run(main())
+
+
+def test_what_has_changed_is_read_anew_where_that_is_cheap() -> None:
+    answers: list[int | Exception] = [1, 2, StoreUnavailable("away"), 3]
+
+    async def read() -> int:
+        await asyncio.sleep(0)
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def main() -> None:
+        reading = Reading(read, at_least=3600.0, clock=lambda: 0.0)
+        early = asyncio.create_task(reading.get())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        reading.touch()
+        assert await reading.get(cheap=1.0) == 2, "the first reading began before the change"
+        assert await early == 1
+        reading.touch()
+        assert await reading.get() == 2
+        with pytest.raises(StoreUnavailable):
+            await reading.get(cheap=1.0)
+        assert await reading.get(cheap=1.0) == 3, "an error takes no change back"
+
+    asyncio.run(main())
+
+
 class _Fleet:
     alive = 1
     wanted = 2

@@ -157,8 +157,9 @@ def test_the_first_signal_drains_and_requests_are_answered_meanwhile(cli: Cli) -
     assert cli.file("mark").read_text() == "started\n"
 
 
-def test_the_second_signal_hands_back_what_runs_at_once(cli: Cli) -> None:
-    up = Up(cli, "--grace", "1h")
+@pytest.mark.parametrize("workers", [(), ("--workers", "1")])
+def test_the_second_signal_hands_back_what_runs_at_once(cli: Cli, workers: tuple[str, ...]) -> None:
+    up = Up(cli, "--grace", "1h", *workers)
     held = up.submit("held", "mark").json()["job"]["id"]
     cli.until_file("mark")
     up.ask_to_stop()
@@ -167,6 +168,39 @@ def test_the_second_signal_hands_back_what_runs_at_once(cli: Cli) -> None:
     assert up.process.wait(30) == 0
     job = cli.job(held)
     assert (job["status"], job["attempt"], job["worker"]) == ("queued", 0, None)
+
+
+def test_a_signal_for_every_process_of_the_service_is_one_signal(cli: Cli) -> None:
+    """The workers are told twice then: by whoever sent it, and by the service."""
+    up = Up(cli, "--workers", "1", "--grace", "1h")
+    held = up.submit("held", "mark").json()["job"]["id"]
+    cli.until_file("mark")
+    for worker in up.workers:
+        worker.terminate()
+    up.ask_to_stop()
+    cli.until(lambda: up.ready == 503, "the service to drain")
+    cli.file("go").touch()
+    assert up.process.wait(30) == 0
+    assert cli.job(held)["status"] == "completed"
+    assert cli.file("mark").read_text() == "started\n"
+
+
+def test_a_signal_that_is_ignored_stays_so(cli: Cli) -> None:
+    """Started with `nohup`, it outlives the terminal; had it counted, the second signal would stop the step."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        up = Up(cli, "--grace", "1h")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    held = up.submit("held", "mark").json()["job"]["id"]
+    cli.until_file("mark")
+    up.ask_to_stop(signal.SIGHUP)
+    assert up.ready == 200
+    up.ask_to_stop()
+    cli.until(lambda: up.ready == 503, "the service to drain")
+    cli.file("go").touch()
+    assert up.process.wait(30) == 0
+    assert cli.job(held)["status"] == "completed"
 
 
 def test_no_step_can_withstand_the_second_signal(cli: Cli) -> None:
@@ -191,13 +225,35 @@ def test_no_step_can_withstand_the_second_signal(cli: Cli) -> None:
 
 
 def test_it_answers_not_ready_for_as_long_as_a_load_balancer_needs(cli: Cli) -> None:
-    up = Up(cli, "--drain-wait", "1h")
+    up = Up(cli, "--drain-wait", "1h", "--workers", "1")
     up.ask_to_stop()
-    cli.until(lambda: up.ready == 503, "the service to drain")
+    cli.until(lambda: up.workers == [], "the worker to end")
+    # Nothing but the wait keeps it now.
+    for _ in range(30):
+        assert up.ready == 503
     assert up.get("/health/live").status_code == 200
     assert "and requests are answered for 3600 s" in cli.log
     up.ask_to_stop(signal.SIGINT)
     assert up.process.wait(30) == 130
+
+
+@pytest.mark.parametrize(("path", "told"), [("/api/v1/events", "event: job"), ("/ui/live", "event: changed")])
+def test_live_streams_go_on_while_the_service_drains(cli: Cli, path: str, told: str) -> None:
+    up = Up(cli, "--grace", "1h")
+    up.submit("held", "mark")
+    cli.until_file("mark")
+    with httpx2.stream("GET", f"{up.url}{path}", timeout=PATIENCE) as stream:
+        lines = stream.iter_lines()
+        first = "event: ready" if told == "event: job" else told
+        assert first in lines
+        up.ask_to_stop()
+        cli.until(lambda: up.ready == 503, "the service to drain")
+        up.submit("hello", "too late")
+        assert told in lines
+        cli.file("go").touch()
+        for _ in lines:
+            pass
+    assert up.process.wait(30) == 0
 
 
 def test_live_streams_end_with_the_service(cli: Cli) -> None:
@@ -414,26 +470,27 @@ def test_a_head_that_is_too_large_is_refused() -> None:
     assert asyncio.run(_served(client)).startswith(b"HTTP/1.1 400 ")
 
 
-SLOW = b"POST /ui/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\n"
+SLOW = (
+    b"POST /ui/login HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\n"
+)
 
 
-def _drip(port: int, *, most: int) -> int:
-    """How many bytes of a body were taken one by one, before the connection was closed."""
+def _drip(port: int, *, most: int) -> bytes:
+    """What is answered to a body that comes one byte at a time."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         connection.sendall(SLOW)
         connection.settimeout(0.05)
-        for taken in range(most):
+        for _ in range(most):
             try:
                 connection.sendall(b"x")
-                assert connection.recv(4096) == b""
+                return connection.recv(4096)
             except TimeoutError:
                 continue
             except OSError:
-                pass
-            return taken
+                return b""
         connection.settimeout(PATIENCE)
-        assert connection.recv(4096) == b""
-    return most
+        return connection.recv(4096)
 
 
 @pytest.mark.parametrize(("within", "slowest", "most"), [(0.3, 1024, 1), (1.0, 10**9, 99)])
@@ -443,22 +500,14 @@ def test_a_client_that_never_finishes_its_body_is_sent_away(
     """Whether nothing more comes, or a little again and again."""
     monkeypatch.setattr(front, "BODY_WITHIN", within)
     monkeypatch.setattr(front, "SLOWEST", slowest)
-    asyncio.run(_served(lambda port: _drip(port, most=most), whole=True))
+    assert asyncio.run(_served(lambda port: _drip(port, most=most), whole=True)) == b""
 
 
 def test_a_body_may_take_long_if_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front, "BODY_WITHIN", 2.0)
+    monkeypatch.setattr(front, "BODY_WITHIN", 3.0)
     monkeypatch.setattr(front, "SLOWEST", 1)
-
-    def client(port: int) -> bytes:
-        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
-            connection.sendall(SLOW)
-            for _ in range(100):
-                connection.sendall(b"x")
-                threading.Event().wait(0.03)
-            return connection.recv(4096)
-
-    assert asyncio.run(_served(client, whole=True)).startswith(b"HTTP/1.1 401 ")
+    told = asyncio.run(_served(lambda port: _drip(port, most=100), whole=True))
+    assert told.startswith(b"HTTP/1.1 401 ")
 
 
 def test_more_connections_than_there_are_files_for_are_refused_and_health_is_told(

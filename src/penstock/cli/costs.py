@@ -207,7 +207,7 @@ async def _check(app: Penstock, scope: str, *, removing: bool) -> None:
 
     kind, _, which = checked_scope(scope).partition(":")
     if removing:
-        if scope not in [one.scope for one in await app.budgets()]:
+        if not await app.budgets(scope=scope):
             raise NotFound(f"there is no budget {scope}")
     elif kind == "job":
         await app.job(which)

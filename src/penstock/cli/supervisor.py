@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any, cast
 
-from penstock.delivery.upkeep import AT_ONCE, COMMAND, MARGIN, Place, cause, told
+from penstock.delivery.upkeep import AT_ONCE, COMMAND, HURRY, MARGIN, Place, cause, ending_signals, told
 
 log = logging.getLogger("penstock.worker")
 
@@ -65,16 +65,19 @@ class Supervisor:
             self._asked += 1
             if number == signal.SIGINT:
                 self._code = 130
-            self._stop(self._grace + MARGIN if self._asked == 1 else AT_ONCE)
+            if self._asked == 1:
+                self._stop(self._grace + MARGIN)
+            else:
+                self._stop(AT_ONCE, HURRY)
             how = f"running steps have {self._grace:g} s, a second signal ends them" if self._asked == 1 else "at once"
             log.info("%s: stopping, %s", signal.Signals(number).name, how)
 
-    def _stop(self, patience: float) -> None:
+    def _stop(self, patience: float, number: int = signal.SIGTERM) -> None:
         self._kill_at = time.monotonic() + patience
         for seat in self._seats:
             seat.due = None
             if seat.process is not None:
-                seat.process.send_signal(signal.SIGTERM)
+                seat.process.send_signal(number)
 
     def _mind(self, seat: Seat) -> None:
         now = time.monotonic()
@@ -131,8 +134,7 @@ def _wakeups(signals: list[int]) -> Iterator[int]:
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
-    ending = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    before = {number: signal.signal(number, lambda n, _: signals.append(n)) for number in ending}
+    before = {number: signal.signal(number, lambda n, _: signals.append(n)) for number in ending_signals()}
     before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
     wakeup = signal.set_wakeup_fd(writing)
     try:

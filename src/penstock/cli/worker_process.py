@@ -1,8 +1,9 @@
 """One worker process, as a supervisor or the service starts it: reads its orders from stdin, runs jobs, ends when
 asked or idle.
 
-The first SIGTERM (or SIGINT) lets running steps finish within the grace; the second stops them and hands their jobs
-back.
+The first SIGTERM (or SIGINT) lets running steps finish within the grace; the second, or its parent (`HURRY`), stops
+them and hands their jobs back. One that comes right after the first is no second one: who stops every process of a
+service sends it to the parent too, which passes it on.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ from penstock.cli.main import exit_code
 from penstock.cli.sessions import load_app, sqlite_path, store_url
 from penstock.config import Settings, load
 from penstock.delivery.embedded import Embedded
+from penstock.delivery.upkeep import HURRY
 from penstock.engine.errors import InvalidConfiguration, PenstockError, StoreError, StoreFull, StoreReadOnly
 
 log = logging.getLogger("penstock.worker")
 
 PR_SET_PDEATHSIG = 1
 LOOK_EVERY = 0.1
+SAME_REQUEST = 5.0
+"""Seconds in which another signal is part of the same request to end."""
 
 
 def main() -> None:
@@ -60,16 +64,22 @@ async def work(settings: Settings, *, stop_when_idle: float | None, first: bool)
     was here before, so somebody may be looking who has started the worker in the wrong folder."""
     app = load_app(settings)
     stopping = asyncio.Event()
-    asked = 0
+    asked: float | None = None
 
     def stop() -> None:
         nonlocal asked
-        asked += 1
+        now = time.monotonic()
+        asked = now if asked is None else asked
         stopping.set()
-        if asked > 1:
+        if now - asked > SAME_REQUEST:
             stop_ticks(app)
 
+    def hurry() -> None:
+        stopping.set()
+        stop_ticks(app)
+
     loop = asyncio.get_running_loop()
+    loop.add_signal_handler(HURRY, hurry)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     store = settings.store if settings.source("store") else None

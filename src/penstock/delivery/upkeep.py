@@ -19,6 +19,15 @@ LIVED_WELL = 60.0
 MARGIN = 10.0
 """Seconds beyond the grace that a process has for its goodbye before it is killed."""
 AT_ONCE = 3.0
+HURRY = signal.SIGUSR1
+"""Has a worker process stop its steps now. No second SIGTERM: one that is sent to every process of a service reaches
+the workers twice, by themselves and through their parent."""
+
+
+def ending_signals() -> list[signal.Signals]:
+    """Those that ask a process to end, without those that whoever started it had it ignore, as `nohup` does."""
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @dataclass(slots=True, frozen=True)

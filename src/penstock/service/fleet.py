@@ -14,7 +14,7 @@ import subprocess
 import time
 from typing import Any
 
-from penstock.delivery.upkeep import AT_ONCE, COMMAND, MARGIN, Place, cause, told
+from penstock.delivery.upkeep import AT_ONCE, COMMAND, HURRY, MARGIN, Place, cause, told
 
 log = logging.getLogger("penstock.service")
 
@@ -68,14 +68,14 @@ class WorkerFleet:
             hurried.cancel()
 
     def hurry(self) -> None:
-        self._ask()
+        self._ask(HURRY)
         self._hurried.set()
 
-    def _ask(self) -> None:
+    def _ask(self, number: int = signal.SIGTERM) -> None:
         for process in self._processes.values():
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
-                    process.send_signal(signal.SIGTERM)
+                    process.send_signal(number)
 
     async def _all_ended(self) -> None:
         for process in list(self._processes.values()):

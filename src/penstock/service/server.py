@@ -2,7 +2,7 @@
 
 The first SIGTERM (or Ctrl-C) makes the service drain: `/health/ready` answers 503 at once, the worker claims nothing
 more and lets running steps finish, and requests are still answered meanwhile, new jobs included: they are durable, and
-run after the restart. When the worker has ended and `drain_wait` is over, live streams end, the socket is closed,
+run after the restart; live streams go on. When the worker has ended and `drain_wait` is over, live streams end, the socket is closed,
 requests that are under way are answered, and the process ends. The second signal stops the steps at once.
 """
 
@@ -26,6 +26,7 @@ from types import FrameType
 import uvicorn
 from starlette.types import ASGIApp
 
+from penstock.delivery.upkeep import ending_signals
 from penstock.engine.errors import InvalidConfiguration, PenstockError
 from penstock.service.front import Connection, Front
 from penstock.service.state import Service
@@ -115,8 +116,7 @@ class Ending:
 
         over = threading.Event()
         threading.Thread(target=self._watch, args=(over,), name="penstock-ending", daemon=True).start()
-        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-        before = {number: signal.signal(number, heed) for number in numbers}
+        before = {number: signal.signal(number, heed) for number in ending_signals()}
         try:
             yield
         finally:

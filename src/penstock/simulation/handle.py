@@ -188,8 +188,8 @@ class FaultyStore:
     async def costs(self, where: CostFilter) -> list[Cost]:
         return await self._read(lambda: self._inner.costs(where))
 
-    async def budgets(self) -> list[Budget]:
-        return await self._read(self._inner.budgets)
+    async def budgets(self, *, scope: str | None = None) -> list[Budget]:
+        return await self._read(lambda: self._inner.budgets(scope=scope))
 
     async def halting(self, worker: str) -> dict[str, str]:
         return await self._read(lambda: self._inner.halting(worker))

@@ -206,6 +206,8 @@ class CallOperations:
             "costs()": lambda s: s.costs(CostFilter()),
             f"costs({some})": lambda s: s.costs(some),
             "budgets()": lambda s: s.budgets(),
+            "budgets(scope='nothing')": lambda s: s.budgets(scope="nothing"),
+            **{f"budgets(scope={one.scope!r})": _budget_of(one.scope) for one in self._budgets[:1]},
         }
         if thorough:
             for group in COST_GROUPS:
@@ -225,3 +227,7 @@ def _what(op: SetBudget, *, known: bool) -> str:
     if op.most is None:
         return "removed" if known else "removed in vain"
     return "changed" if known else "set"
+
+
+def _budget_of(scope: str) -> Callable[[Store], Any]:
+    return lambda store: store.budgets(scope=scope)

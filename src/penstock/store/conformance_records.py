@@ -221,6 +221,7 @@ class RecordOperations:
             tenant=self._one_or_none(self._tenants), key=self._one_or_none(("b1", "b2")),
             open=self._one_or_none((True, False)), before=self._one_or_none(batches), limit=rng.randint(1, 4),
         )  # fmt: skip
+        these_batches = replace(some_batches, ids=(*batches[::2], "nothing"), limit=EVERYTHING)
         some_locks = LockFilter(
             tenant=self._one_or_none(self._tenants), job=self._one_or_none([row.id for row in self._jobs]),
             name=self._one_or_none(("x", "y")), after=self._one_or_none((("acme", "x"), ("Zen", "y"))),
@@ -236,6 +237,8 @@ class RecordOperations:
         asked: dict[str, Callable[[Store], Any]] = {
             "batches()": lambda s: s.batches(BatchFilter(limit=EVERYTHING)),
             f"batches({some_batches})": lambda s: s.batches(some_batches),
+            f"batches({these_batches})": lambda s: s.batches(these_batches),
+            "batches(ids=())": lambda s: s.batches(BatchFilter(ids=())),
             f"locks({some_locks})": lambda s: s.locks(some_locks),
             "audit()": lambda s: s.audit(AuditFilter(limit=EVERYTHING)),
             f"audit({some_audit})": lambda s: s.audit(some_audit),

@@ -23,6 +23,7 @@ from penstock.engine.priority import effective
 from penstock.store import encoding
 from penstock.store.memory_calls import MemoryCalls
 from penstock.store.protocol import (
+    KEPT_LINES,
     ANY_QUEUE,
     AddMeters,
     Announce,
@@ -268,9 +269,9 @@ class MemoryStore(MemoryCalls):
             self._check_effects(move, before)
         self._settle(row, lifecycle.told(row, move, now=self._now(), ran=ran, refused=refused))
         if move.logs:
-            self.log_lines.setdefault(row.id, []).extend(
-                LogLine(at, *ran, level, text) for at, level, text in move.logs
-            )
+            lines = self.log_lines.setdefault(row.id, [])
+            lines.extend(LogLine(at, *ran, level, text) for at, level, text in move.logs)
+            del lines[:-KEPT_LINES]
         if not refused:
             self.written.extend(move.writes)
             for name in move.release:

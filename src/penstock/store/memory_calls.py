@@ -253,11 +253,12 @@ class MemoryCalls(MemoryRecords):
                 groups.setdefault(tuple(_group_of(row, name) for name in where.by), []).append(row)
         return [_added_up(group, rows) for group, rows in sorted(groups.items())]
 
-    async def budgets(self) -> list[Budget]:
+    async def budgets(self, *, scope: str | None = None) -> list[Budget]:
         held = self._held_amounts()
         return [
-            replace(known, reserved=held.get(budget.hold_name(scope), 0))
-            for scope, known in sorted(self.budget_rows.items())
+            replace(known, reserved=held.get(budget.hold_name(whose), 0))
+            for whose, known in sorted(self.budget_rows.items())
+            if scope in (None, whose)
         ]
 
 

@@ -205,6 +205,7 @@ class MemoryRecords:
             and where.key in (None, batch.key)
             and (where.open is None or where.open == (batch.finished is None))
             and (where.before is None or batch.id < where.before)
+            and (where.ids is None or batch.id in where.ids)
         ]
         return [replace(batch) for batch in sorted(found, key=lambda b: b.id, reverse=True)[: where.limit]]
 

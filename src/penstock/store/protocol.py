@@ -586,6 +586,10 @@ class Change(NamedTuple):
     batch: str | None
 
 
+KEPT_LINES = 2000
+"""How many lines of a job are kept: the newest; those before them are dropped when more come."""
+
+
 @dataclass(slots=True, frozen=True)
 class LogLine:
     """What a step said with `ctx.log`."""
@@ -606,6 +610,7 @@ class BatchFilter:
     open: bool | None = None
     before: str | None = None
     limit: int = 50
+    ids: tuple[str, ...] | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -717,7 +722,7 @@ class Store(Protocol):
         ...
 
     async def logs(self, job_id: str, *, limit: int = 1000) -> list[LogLine]:
-        """What the job's steps said last, oldest first."""
+        """What the job's steps said last, oldest first; no more than `KEPT_LINES` are kept."""
         ...
 
     async def backlog(self, most: int) -> int:
@@ -770,7 +775,9 @@ class Store(Protocol):
 
     async def costs(self, where: CostFilter) -> list[Cost]: ...
 
-    async def budgets(self) -> list[Budget]: ...
+    async def budgets(self, *, scope: str | None = None) -> list[Budget]:
+        """All budgets, by scope; or the one of this scope."""
+        ...
 
     async def halting(self, worker: str) -> dict[str, str]:
         """The jobs this worker holds that somebody asked to pause or cancel."""

@@ -3,11 +3,12 @@ what is of no single tenant; they find out who asks, check the scope, and keep f
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Annotated, Any
 from urllib.parse import quote, urlsplit
 
 from fastapi import Depends, Request, Security
+from fastapi.dependencies.models import Dependant
 from fastapi.security import APIKeyCookie, HTTPBearer
 
 from penstock.service.access.csrf import check_csrf
@@ -20,6 +21,10 @@ from penstock.store.protocol import TokenRow
 LOGIN = "/ui/login"
 LONGEST_NAME = 120
 LONGEST_NEXT = 2000
+
+_KNOWN = "penstock.principal"
+_CHECKS: dict[Any, Callable[[Principal], None]] = {}
+"""What the dependencies of `require` check."""
 
 _bearer = HTTPBearer(
     scheme_name="token",
@@ -40,9 +45,7 @@ async def identified(
     _session: Annotated[Any, Security(_cookie)],
 ) -> AsyncIterator[Principal]:
     """Who asks. Tokens come in the `Authorization` header alone, never in the query, which ends up in logs."""
-    principal = await _who(access_of(request), request)
-    if principal is None:
-        raise _unknown(request, "this needs a token, in the header `Authorization: Bearer …`")
+    principal = request.scope.pop(_KNOWN, None) or await _known(request)
     # For what shows a page, and for the log.
     request.state.principal = principal
     try:
@@ -51,6 +54,32 @@ async def identified(
     finally:
         # The files of a form that was read for its secret.
         await request.close()
+
+
+async def _known(request: Request) -> Principal:
+    principal = await _who(access_of(request), request)
+    if principal is None:
+        raise _unknown(request, "this needs a token, in the header `Authorization: Bearer …`")
+    return principal
+
+
+async def known_first(request: Request, dependant: Dependant) -> None:
+    """Who asks, and whether they may, for a route that reads a body: the framework reads it before it runs a guard."""
+    request.scope[_KNOWN] = principal = await _known(request)
+    for check in _checks_in(dependant):
+        check(principal)
+
+
+def _checks_in(dependant: Dependant) -> Iterator[Callable[[Principal], None]]:
+    if dependant.call in _CHECKS:
+        yield _CHECKS[dependant.call]
+    for one in dependant.dependencies:
+        yield from _checks_in(one)
+
+
+def is_guarded(dependant: Dependant) -> bool:
+    """Whether a route asks who comes."""
+    return dependant.call is identified or any(is_guarded(one) for one in dependant.dependencies)
 
 
 async def still_known(request: Request) -> Principal | None:
@@ -143,14 +172,18 @@ def local_path(asked: object) -> str:
 def require(scope: Scope, *, unbound: bool = False) -> Callable[..., Awaitable[Principal]]:
     """A dependency that lets in who holds the scope; `unbound`: and is bound to no tenant."""
 
-    async def checked(principal: Annotated[Principal, Depends(identified)]) -> Principal:
+    def check(principal: Principal) -> None:
         if not principal.may(scope):
             held = ", ".join(sorted(principal.scopes)) or "none"
             raise Refused(403, f"this needs the scope {scope}; {principal.name} has {held}")
         if unbound and principal.tenant is not None:
             raise Refused(403, f"this is about all tenants; {principal.name} is bound to {principal.tenant}")
+
+    async def checked(principal: Annotated[Principal, Depends(identified)]) -> Principal:
+        check(principal)
         return principal
 
+    _CHECKS[checked] = check
     return checked
 
 

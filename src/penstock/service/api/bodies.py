@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Coroutine, Sequence
@@ -13,17 +14,23 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic_core import from_json, to_json
 
+from penstock.service.access.guard import is_guarded, known_first
 from penstock.service.api.problems import MOST_ERRORS, Problem, wrong_parts
 
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-_HUGE = re.compile(rb"[0-9][eE]\+?[0-9]{3}|[0-9]{300}")
+# A run of digits is looked at from its beginning alone: from each of them, it would take as often as it is long.
+_HUGE = re.compile(rb"[0-9][eE]\+?[0-9]{3}|(?<![0-9])[0-9]{300}")
+
+LARGE = 256 * 1024
+"""Bytes of a body from which on others should not wait until it is parsed."""
 
 
 class StrictRequest(Request):
     """Refuses what Python's own parser lets through (NaN, halves of surrogate pairs) or falls over (depth)."""
 
     async def json(self) -> Any:
-        return strict_json(await self.body())
+        body = await self.body()
+        return await asyncio.to_thread(strict_json, body) if len(body) > LARGE else strict_json(body)
 
 
 def strict_json(text: bytes) -> Any:
@@ -54,13 +61,16 @@ def _has_infinity(value: Any) -> bool:
 
 class JsonRoute(APIRoute):
     """A route whose body, if it has one, is JSON, and that refuses what it does not know in the query: a filter that is
-    misspelt would otherwise let everything through."""
+    misspelt would otherwise let everything through. Nothing of a body is read before it is known who sends it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         known = sorted(_in_query(self.dependant))
+        guarded = is_guarded(self.dependant)
 
         async def strictly(request: Request) -> Response:
+            if self.body_field is not None and guarded:
+                await known_first(request, self.dependant)
             if request.scope["query_string"]:
                 _check_query(request, known)
             if self.body_field is not None:

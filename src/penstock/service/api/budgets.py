@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -9,7 +10,7 @@ from fastapi import APIRouter, Path, Response
 
 from penstock.app import Penstock
 from penstock.engine.budget import checked_scope
-from penstock.engine.errors import NotFound
+from penstock.engine.errors import InvalidRequest, NotFound
 from penstock.service.access.guard import Admin, Reader
 from penstock.service.access.principal import Principal
 from penstock.service.api import resource_shapes
@@ -18,16 +19,21 @@ from penstock.service.api.document import problems
 from penstock.service.api.paging import DEFAULT_LIMIT, Cursor, Limit, next_cursor, page, place_of
 from penstock.service.state import Serving
 from penstock.shapes import budget_line
-from penstock.store.protocol import Budget
+from penstock.store.protocol import BatchFilter, Budget, JobFilter
 
 router = APIRouter(prefix="/budgets", tags=["budgets"], route_class=JsonRoute)
 
 _PATH = "/api/v1/budgets/tenant:acme"
 
+AT_A_TIME = 500
+"""Budgets whose owners are asked for in one question."""
+
+_SCOPE = r"^(tenant|job|batch):[A-Za-z0-9_.@:+-]{1,120}$"
+
 Scope = Annotated[
     str,
     Path(
-        pattern=r"^(tenant|job|batch):[A-Za-z0-9_.@:+-]{1,120}$",
+        pattern=_SCOPE,
         description="`tenant:NAME`, `job:ID` or `batch:ID`.",
         examples=["tenant:acme"],
     ),
@@ -51,29 +57,36 @@ async def list_budgets(
         (one for one in await penstock.budgets() if place is None or one.scope > place[0]), key=lambda one: one.scope
     )
     if principal.tenant is not None:
-        left = await _of_tenant(penstock, principal.tenant, left, limit + 1)
+        left = await of_tenant(penstock, principal.tenant, left, limit + 1)
     shown = left[:limit]
     more = next_cursor(shown[-1].scope) if len(left) > limit else None
     return answer(page([budget_line(one) for one in shown], more))
 
 
-async def _of_tenant(penstock: Penstock, tenant: str, budgets: Sequence[Budget], most: int) -> list[Budget]:
+async def of_tenant(penstock: Penstock, tenant: str, budgets: Sequence[Budget], most: int) -> list[Budget]:
     """The first `most` that are this tenant's, its jobs' or its batches'."""
     found: list[Budget] = []
-    for start in range(0, len(budgets), most):
-        some = budgets[start : start + most]
-        jobs = [one.scope.removeprefix("job:") for one in some if one.scope.startswith("job:")]
-        theirs = {f"tenant:{tenant}"}
-        if jobs:
-            theirs |= {f"job:{job.id}" for job in await penstock.jobs(tenant=tenant, ids=jobs, limit=len(jobs))}
-        for one in some:
-            if one.scope.startswith("batch:"):
-                batch = await penstock.engine.store.batch(one.scope.removeprefix("batch:"))
-                theirs |= {one.scope} if batch is not None and batch.tenant == tenant else set()
+    for start in range(0, len(budgets), AT_A_TIME):
+        some = budgets[start : start + AT_A_TIME]
+        theirs = await _scopes_of(penstock, tenant, [one.scope for one in some])
         found += [one for one in some if one.scope in theirs]
         if len(found) >= most:
             break
     return found[:most]
+
+
+async def _scopes_of(penstock: Penstock, tenant: str, scopes: Sequence[str]) -> set[str]:
+    """Which of them are this tenant's."""
+    jobs = tuple(scope.removeprefix("job:") for scope in scopes if scope.startswith("job:"))
+    batches = tuple(scope.removeprefix("batch:") for scope in scopes if scope.startswith("batch:"))
+    store, theirs = penstock.engine.store, {f"tenant:{tenant}"}
+    if jobs:
+        rows = await store.jobs(JobFilter(tenant=tenant, ids=jobs, limit=len(jobs), brief=True))
+        theirs |= {f"job:{row.id}" for row in rows}
+    if batches:
+        found = await store.batches(BatchFilter(tenant=tenant, ids=batches, limit=len(batches)))
+        theirs |= {f"batch:{row.id}" for row in found}
+    return theirs
 
 
 @router.put(
@@ -86,7 +99,7 @@ async def _of_tenant(penstock: Penstock, tenant: str, budgets: Sequence[Budget],
 async def put_budget(scope: Scope, body: resource_shapes.BudgetBody, principal: Admin, service: Serving) -> Response:
     """What a job or batch has spent already counts; a tenant's spending counts from when its budget is first set.
     Jobs that were parked for want of this budget go on."""
-    tenant = await _owner(service.penstock, principal, scope)
+    tenant = await owner_of(service.penstock, principal, scope)
     budget = await service.penstock.set_budget(scope, body.budget_usd, tenant=tenant, actor=principal.actor)
     assert budget is not None
     return answer(budget_line(budget))
@@ -101,24 +114,30 @@ async def put_budget(scope: Scope, body: resource_shapes.BudgetBody, principal: 
 )
 async def delete_budget(scope: Scope, principal: Admin, service: Serving) -> Response:
     """It may spend without a limit again. Jobs that were parked for want of this budget go on."""
-    penstock = service.penstock
-    gone = NotFound(f"there is no budget {scope}")
-    if scope not in {one.scope for one in await penstock.budgets()}:
-        raise gone
-    try:
-        tenant = await _owner(penstock, principal, scope)
-    except NotFound:
-        # A budget outlives its job; of whose it was, nobody but who sees all tenants is told.
-        if principal.tenant is not None:
-            raise gone from None
-        tenant = ""
-    await penstock.set_budget(scope, None, tenant=tenant, actor=principal.actor)
+    tenant = await owner_of_known(service.penstock, principal, scope)
+    await service.penstock.set_budget(scope, None, tenant=tenant, actor=principal.actor)
     return Response(status_code=204)
 
 
-async def _owner(penstock: Penstock, principal: Principal, scope: str) -> str:
-    """Whose it is: a mistyped id would make a budget that nobody draws on."""
+async def owner_of_known(penstock: Penstock, principal: Principal, scope: str) -> str:
+    """Whose a budget is that there is; `NotFound` where there is none. Whose it was is not known any more ("") where
+    its job has gone before it: then it is there only for who sees all tenants."""
+    gone = NotFound(f"there is no budget {scope}")
+    if not await penstock.budgets(scope=checked_scope(scope)):
+        raise gone
+    try:
+        return await owner_of(penstock, principal, scope)
+    except InvalidRequest:
+        if principal.tenant is not None:
+            raise gone from None
+        return ""
+
+
+async def owner_of(penstock: Penstock, principal: Principal, scope: str) -> str:
+    """Whose a budget will be: a mistyped name or id would make one that nobody draws on."""
     kind, _, name = checked_scope(scope).partition(":")
+    if not re.fullmatch(_SCOPE.strip("^$"), scope):
+        raise InvalidRequest(f"{name[:40]!r} is no name of a {kind}")
     if kind == "tenant":
         tenant = name
     else:

@@ -27,7 +27,7 @@ from penstock.service.state import Service, Serving
 router = APIRouter(prefix="/events", tags=["events"], route_class=JsonRoute)
 
 LOOK_UP = 1.0
-"""Seconds after which a stream without news looks whether the service is stopping."""
+"""Seconds after which a stream without news looks whether its listener is welcome still."""
 
 HEARTBEAT = 15.0
 RECONNECT_MS = 2000
@@ -100,7 +100,7 @@ async def _frames(service: Service, welcome: Welcome, subscription: Subscription
     monotonic = service.penstock.engine.clock.monotonic
     said = monotonic()
     yield b"retry: %d\n\n" % RECONNECT_MS
-    while not service.draining:
+    while True:
         told: Told | None = None
         try:
             async with asyncio.timeout(min(LOOK_UP, HEARTBEAT)):

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from penstock.service.access.guard import still_known
+from penstock.service.access.guard import known_first
 from penstock.service.api.problems import Problem, problem_of
 from penstock.service.state import Service, service_of
 
@@ -87,9 +87,7 @@ class UploadRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def widely(request: Request) -> Response:
-            if await still_known(request) is None:
-                challenge = {"WWW-Authenticate": 'Bearer realm="penstock"'}
-                raise Problem(401, "this needs a token, in the header `Authorization: Bearer …`", headers=challenge)
+            await known_first(request, self.dependant)
             allowance = request.scope.get(_SCOPE_KEY)
             if isinstance(allowance, Allowance):
                 allowance.most = service_of(request).settings.service.upload_limit

@@ -41,7 +41,7 @@ async def _events(service: Service, welcome: Welcome, wanted: Wanted) -> AsyncIt
     quiet = 0.0
     try:
         yield "retry: 2000\nevent: open\ndata: {}\n\n"
-        while not service.draining and not reading.done() and await welcome.lasts():
+        while not reading.done() and await welcome.lasts():
             try:
                 async with asyncio.timeout(1.0):
                     await changed.wait()

@@ -1,7 +1,7 @@
 """How many jobs there are, and what needs a person: counted in the background.
 
-A count reads a table that may have a million rows, so it runs at most every `PAUSE` seconds. A request waits for it only
-where nothing was counted for `OLDEST` seconds, or where somebody has just changed something.
+A count reads a table that may have a million rows, so it runs at most every `PAUSE` seconds. A request waits for it
+only where nothing was counted for `OLDEST` seconds, or where somebody has just changed something.
 """
 
 from __future__ import annotations

@@ -93,6 +93,9 @@ class Reading:
         tests, args = _equal(("tenant", where.tenant), ("key", where.key))
         if where.open is not None:
             tests.append("finished IS NULL" if where.open else "finished IS NOT NULL")
+        if where.ids is not None:
+            tests.append(f"id IN ({', '.join('?' * len(where.ids))})" if where.ids else "1 = 0")
+            args.extend(where.ids)
         if where.before is not None:
             tests.append("id < ?")
             args.append(where.before)
@@ -297,11 +300,12 @@ class Reading:
         adding up what it cost."""
         raise NotImplementedError
 
-    async def budgets(self) -> list[Budget]:
+    async def budgets(self, *, scope: str | None = None) -> list[Budget]:
+        tests, args = _equal(("scope", scope))
         found = await self.rows(
             "SELECT scope, most, spent, CAST(coalesce((SELECT sum(amount) FROM holds"
-            " WHERE name = 'budget:' || scope), 0) AS bigint) FROM budgets ORDER BY scope",
-            (),
+            f" WHERE name = 'budget:' || scope), 0) AS bigint) FROM budgets {_where(tests)} ORDER BY scope",
+            tuple(args),
         )
         return [Budget(*values) for values in found]
 

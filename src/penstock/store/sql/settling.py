@@ -48,6 +48,7 @@ class Settling:
             self.events = []
         if self.lines:
             yield Tell("insert_logs", self.lines)
+            yield Tell("trim_logs", [(job,) for job in sorted({line[0] for line in self.lines})])
             self.lines = []
         final = []
         for row in rows:

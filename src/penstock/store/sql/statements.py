@@ -12,7 +12,7 @@ from typing import Literal
 from penstock.engine.audit import AUDIT_COLUMNS
 from penstock.engine.call import CALL_CHANGING, CALL_COLUMNS, ENDED, INHERITED, LIVE, RESTING
 from penstock.engine.model import CHANGING_COLUMNS, EVENT_COLUMNS, FIXED_COLUMNS, JOB_COLUMNS
-from penstock.store.protocol import SESSION_COLUMNS, TOKEN_COLUMNS
+from penstock.store.protocol import KEPT_LINES, SESSION_COLUMNS, TOKEN_COLUMNS
 
 Dialect = Literal["sqlite", "postgresql"]
 
@@ -235,6 +235,13 @@ def statements(dialect: Dialect) -> dict[str, str]:
         "note_progress": w.update("jobs", ("progress",), ("id",)),
         "insert_events": w.insert("history", EVENT_COLUMNS),
         "insert_logs": w.insert("logs", ("job", "at", "step", "attempt", "level", "text")),
+        # On PostgreSQL without an order that the primary key has: it would be walked for a job that has few lines.
+        "trim_logs": w.pick(
+            "DELETE FROM logs WHERE job = ?1"
+            f" AND id <= (SELECT id FROM logs WHERE job = ?1 ORDER BY id DESC LIMIT 1 OFFSET {KEPT_LINES})",
+            "DELETE FROM logs USING (SELECT id, row_number() OVER (PARTITION BY job ORDER BY id DESC) AS place"
+            f" FROM logs WHERE job = ANY($1::text[])) AS old WHERE logs.id = old.id AND old.place > {KEPT_LINES}",
+        ),
         "announced": f"SELECT 1 FROM history WHERE job = {one} AND kind = {two} LIMIT 1",
         # Who did what, and what was answered.
         "insert_audit": w.insert("audit", AUDIT_COLUMNS, "ON CONFLICT DO NOTHING"),

@@ -14,13 +14,14 @@ from starlette.responses import Response
 from penstock.engine.errors import InvalidRequest
 from penstock.service.access.guard import Admin, Reader
 from penstock.service.access.principal import Principal
+from penstock.service.api.budgets import of_tenant, owner_of, owner_of_known
 from penstock.service.dashboard import charts
 from penstock.service.dashboard.acting import asked
 from penstock.service.dashboard.rendering import back_to, render
 from penstock.service.dashboard.survey import kept
 from penstock.service.dashboard.wording import dollars
 from penstock.service.state import Service, Serving
-from penstock.store.protocol import BatchFilter, Budget, Cost, JobFilter
+from penstock.store.protocol import Budget, Cost
 
 router = APIRouter()
 
@@ -102,17 +103,16 @@ async def set_budget(
     action: Annotated[str, Form(max_length=10)] = "set",
 ) -> Response:
     """Budgets of one's own tenant, or all where one sees all."""
-    back = "/ui/costs"
-    if principal.tenant is not None and scope != f"tenant:{principal.tenant}":
-        return back_to(request, back, ("refused", f"there is no budget {scope}"))
-    if action == "remove":
-        doing = service.penstock.set_budget(scope, None, actor=principal.actor)
-        return await asked(request, back, doing, f"budget {scope} removed")
+    back, scope, penstock = "/ui/costs", scope.strip(), service.penstock
     try:
-        most = amount_of(dollars_most)
+        if action == "remove":
+            tenant = await owner_of_known(penstock, principal, scope)
+            doing = penstock.set_budget(scope, None, tenant=tenant, actor=principal.actor)
+            return await asked(request, back, doing, f"budget {scope} removed")
+        tenant, most = await owner_of(penstock, principal, scope), amount_of(dollars_most)
     except InvalidRequest as error:
         return back_to(request, back, ("refused", str(error)))
-    doing = service.penstock.set_budget(scope.strip(), most, actor=principal.actor)
+    doing = penstock.set_budget(scope, most, tenant=tenant, actor=principal.actor)
     return await asked(request, back, doing, f"budget {scope} is now {dollars(most * 1_000_000)}")
 
 
@@ -172,14 +172,9 @@ def shares(costs: Sequence[Cost]) -> list[Group]:
 
 async def purses(service: Service, principal: Principal) -> list[Purse]:
     """The budgets one may see: those of a job or batch belong to its tenant."""
-    store = service.penstock.engine.store
-    budgets = await store.budgets()
+    budgets = await service.penstock.budgets()
     if principal.tenant is not None:
-        of_jobs = tuple(budget.scope[4:] for budget in budgets if budget.scope.startswith("job:"))[:500]
-        jobs = await store.jobs(JobFilter(tenant=principal.tenant, ids=of_jobs, limit=500)) if of_jobs else []
-        of_batches = await store.batches(BatchFilter(tenant=principal.tenant, limit=500))
-        own = {f"tenant:{principal.tenant}", *(f"job:{job.id}" for job in jobs), *(f"batch:{b.id}" for b in of_batches)}
-        budgets = [budget for budget in budgets if budget.scope in own]
+        budgets = await of_tenant(service.penstock, principal.tenant, budgets, len(budgets))
     made = []
     for budget in sorted(budgets, key=lambda budget: (not budget.scope.startswith("tenant:"), budget.scope)):
         whole = max(budget.most, budget.spent + budget.reserved, 1)

@@ -146,13 +146,13 @@
     if (!wanted || document.hidden) { pulse("off", "not live"); return; }
     stream = new EventSource(wanted);
     stream.addEventListener("open", (event) => {
-      clearInterval(poll); poll = 0;
       const was = lost;
       withinReach();
       pulse("live", "live");
       if (was && !event.data) refresh();
     });
-    stream.addEventListener("changed", changed);
+    // Only then: a stream that opens and breaks off again and again tells nothing, and the page goes on asking.
+    stream.addEventListener("changed", () => { clearInterval(poll); poll = 0; changed(); });
     stream.addEventListener("error", () => {
       if (stream?.readyState === 1) return;
       probe();
