@@ -445,6 +445,77 @@ def test_a_store_that_was_away_is_said_once_and_nothing_is_lost(
     assert said == ["the live feed cannot read: the store is being moved", "the live feed goes on"]
 
 
+def test_what_was_seen_in_a_turn_that_failed_is_told_by_the_next(tmp_path: Path) -> None:
+    """New jobs, and how a watched job and a watched batch stand: no line of history tells that again."""
+    store = Interrupted()
+
+    async def main() -> None:
+        async with opened(store, tmp_path) as app:
+            feed = LiveFeed(app)
+            batch = (await app.open_batch()).id
+            watched = (await app.submit("quick", 1, batch=batch)).job_id
+            async with (
+                feed.subscribe(None, Wanted()) as everything,
+                feed.subscribe(None, Wanted(job=watched)) as one,
+                feed.subscribe(None, Wanted(batch=batch)) as members,
+            ):
+                await feed.turn()
+                for subscription in (everything, one, members):
+                    await waiting(subscription)
+                store.away = True
+                new = (await app.submit("quick", 2, batch=batch)).job_id
+                await app.pause(watched)
+                with pytest.raises(StoreUnavailable):
+                    await feed.turn()
+                store.away = False
+                await feed.turn()
+                assert new in {item.data["id"] for item in await waiting(everything)}
+                assert "seen" in [item.data.get("event") for item in await waiting(one)]
+                assert 2 in [item.data.get("members") for item in await waiting(members)]
+            await feed.stop()
+
+    asyncio.run(main())
+
+
+def test_how_a_watched_job_and_batch_stand_is_told_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with opened("memory://", tmp_path) as app:
+            feed = LiveFeed(app)
+            batch = (await app.open_batch()).id
+            job = (await app.submit("quick", 1, batch=batch)).job_id
+            async with (
+                feed.subscribe(None, Wanted(job=job)) as one,
+                feed.subscribe(None, Wanted(batch=batch)) as members,
+            ):
+                await feed.turn()
+                await feed.turn()
+                assert [item.kind for item in await waiting(one)] == ["job", "ready"]
+                assert [item.kind for item in await waiting(members)] == ["batch", "ready"]
+            await feed.stop()
+
+    asyncio.run(main())
+
+
+def test_what_all_are_told_is_made_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with opened("memory://", tmp_path) as app:
+            feed = LiveFeed(app)
+            async with feed.subscribe(None, Wanted()) as one, feed.subscribe(None, Wanted()) as other:
+                await waiting(one)
+                await waiting(other)
+                await app.submit("quick", 1)
+                await app.submit("quick", 2)
+                await feed.turn()
+                told = await one.take_all()
+                assert len(told) == 2
+                for mine, its in zip(told, await other.take_all(), strict=True):
+                    assert mine.frame is its.frame
+                    assert mine.frame.startswith(f"id: {mine.id}\nevent: job\ndata: {{".encode())
+            await feed.stop()
+
+    asyncio.run(main())
+
+
 class Counted(SqliteStore):
     asked = 0
 
@@ -469,6 +540,33 @@ def test_nothing_is_read_while_nobody_listens_and_once_for_all_who_do(tmp_path: 
                 assert store.asked == before + 1
             await feed.turn()
             assert store.asked == before + 1
+
+    asyncio.run(main())
+
+
+def test_those_who_come_back_hold_up_nobody(tmp_path: Path) -> None:
+    """What they missed is told from memory, and while the reader is in the middle of a turn."""
+    store = Counted(tmp_path / "live.db")
+
+    async def main() -> None:
+        async with opened(store, tmp_path) as app, app.worker():
+            feed = LiveFeed(app)
+            async with feed.subscribe(None, Wanted()) as first, contextlib.AsyncExitStack() as stack:
+                place = first.position
+                jobs = {(await app.submit("quick", n)).job_id for n in range(20)}
+                for job in jobs:
+                    await app.wait(job, timeout=PATIENT)
+                await feed.turn()
+                before = store.asked
+                back = await asyncio.gather(
+                    *(stack.enter_async_context(feed.subscribe(place, Wanted())) for _ in range(50))
+                )
+                for subscription in back:
+                    told = await waiting(subscription)
+                    assert ended(told) == jobs
+                    assert (told[-1].kind, told[-1].id) == ("ready", str(first.reached))
+                assert store.asked == before
+            await feed.stop()
 
     asyncio.run(main())
 

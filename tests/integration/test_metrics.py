@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.engine.errors import StoreUnavailable
 from penstock.service.census import Reading
-from penstock.service.metrics import Metrics
+from penstock.service.metrics import Metrics, counted
 from penstock.service.traffic import Traffic, route_of
 from tests.support.api import serving
 from tests.support.cli import Cli
@@ -451,6 +451,28 @@ def test_what_has_changed_is_read_anew_where_that_is_cheap() -> None:
         assert await reading.get(cheap=1.0) == 3, "an error takes no change back"
 
     asyncio.run(main())
+
+
+def test_what_alerts_look_at_begins_at_nothing(tmp_path: Path) -> None:
+    """A series that began at 1 would have no increase: nobody would hear of the first one."""
+
+    async def main() -> None:
+        async with serving(tmp_path) as api:
+            found = samples((await api.client().get("/metrics")).text)
+            for workflow in ("notes", "breaks"):
+                assert value(found, "penstock_sla_breaches_total", workflow=workflow) == 0
+                assert value(found, "penstock_crashes_total", workflow=workflow) == 0
+                assert value(found, "penstock_jobs_ended_total", workflow=workflow, status="failed") == 0
+            assert value(found, "penstock_jobs_ended_total", workflow="notes", status="completed") is None
+
+    asyncio.run(main())
+
+
+def test_a_workflow_of_other_processes_begins_at_nothing_once_it_was_counted() -> None:
+    rows = [("ticks", '{"workflow":"far","step":"a","outcome":"done"}', 1.0), ("crashes", '{"workflow":"far"}', 2.0)]
+    families = {family.name: family for family in counted(rows)}
+    assert [sample.value for sample in families["penstock_sla_breaches"].samples] == [0.0]
+    assert [sample.value for sample in families["penstock_crashes"].samples] == [2.0]
 
 
 class _Fleet:

@@ -510,6 +510,17 @@ def test_a_body_may_take_long_if_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> 
     assert told.startswith(b"HTTP/1.1 401 ")
 
 
+@pytest.mark.parametrize("path", ["/", "/health/live", "/health/ready", "/metrics", "/ui/login"])
+def test_a_probe_may_ask_for_the_head_alone(path: str) -> None:
+    def client(port: int) -> tuple[httpx2.Response, httpx2.Response]:
+        url = f"http://127.0.0.1:{port}{path}"
+        return httpx2.head(url), httpx2.get(url)
+
+    head, get = asyncio.run(_served(client, whole=True))
+    assert (head.status_code, head.content) == (get.status_code, b"") == (200, b"")
+    assert head.headers["content-type"] == get.headers["content-type"]
+
+
 def test_more_connections_than_there_are_files_for_are_refused_and_health_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -547,6 +558,17 @@ def test_only_a_proxy_that_is_trusted_says_who_asked(trusted: tuple[str, ...] | 
 
     settings = Settings(service=ServiceSettings(trusted_proxies=trusted))
     assert asyncio.run(_served(client, settings)) == believed
+
+
+def test_a_public_service_that_trusts_no_proxy_says_so(cli: Cli) -> None:
+    cli("tokens", "create", "boss", "--scope", "admin")
+    cli.environ["PENSTOCK_SERVICE__PUBLIC_URL"] = "https://penstock.example.com"
+    assert Up(cli).stop() == 0
+    assert "name it in service.trusted_proxies" in cli.log
+    told = len(cli.log)
+    cli.environ["PENSTOCK_SERVICE__TRUSTED_PROXIES"] = '["127.0.0.1"]'
+    assert Up(cli).stop() == 0
+    assert "trusted_proxies" not in cli.log[told:]
 
 
 @pytest.mark.parametrize(

@@ -563,12 +563,12 @@ def test_a_broken_promise_is_told_once(store: str | None, tmp_path: Path) -> Non
     async def main(receiver: Receiver) -> None:
         async with world(tmp_path, store, sla=300.0) as here:
             async with here.notifier(ops=hook(receiver, events=("sla.breached",))) as notifier:
-                await notifier.check_promises()
+                await notifier._sla.turn()
                 kept = await here.run("well")
                 late = await here.run("too dear", until=("paused",))
                 for ahead, told in ((299, 0), (3, 1), (0, 1), (500, 1)):
                     here.clock.ahead += ahead
-                    await notifier.check_promises()
+                    await notifier._sla.turn()
                     assert await breaches(here, late.id) == told
                 await until(lambda: receiver.received, "the notice")
             assert await breaches(here, kept.id) == 0
@@ -585,7 +585,7 @@ def test_a_promise_is_counted_by_the_stores_clock(postgres_url: str, tmp_path: P
             job = (await here.app.submit("work", "well", after=3600.0)).job_id
             async with asyncio.timeout(PATIENT):
                 while not await breaches(here, job):
-                    await notifier.check_promises()
+                    await notifier._sla.turn()
             row = await here.app.job(job)
             line = next(event for event in await here.app.history(job) if event.kind == "sla breached")
             assert line.at >= row.created + 0.2
@@ -597,12 +597,12 @@ def test_what_came_due_while_no_service_ran_is_found_by_the_next(tmp_path: Path)
     async def main() -> None:
         async with world(tmp_path, sla=300.0) as here:
             async with here.notifier() as notifier:
-                await notifier.check_promises()
+                await notifier._sla.turn()
             early = (await here.app.submit("work", "well", after=86_400.0)).job_id
             here.clock.ahead += 50_000
             later = (await here.app.submit("work", "well", after=86_400.0)).job_id
             async with here.notifier() as notifier:
-                await notifier.check_promises()
+                await notifier._sla.turn()
                 assert (await breaches(here, early), await breaches(here, later)) == (1, 0)
 
     asyncio.run(main())

@@ -40,7 +40,8 @@ class Shop:
 
     async def prepare(self, order: Order) -> Plan:
         model = order.request.get("model", MODEL)
-        holds = (Hold(f"slots:{self.name}", 1, 100),)
+        named = (Hold(f"resource:{name}") for name in order.request.get("resources", ()))
+        holds = (Hold(f"slots:{self.name}", 1, 100), *named)
         return Plan(model=model, estimate=ESTIMATE, holds=holds, prepared={"model": model})
 
     async def submit(self, order: Order) -> Accepted | Collected:

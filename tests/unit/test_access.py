@@ -85,13 +85,6 @@ def test_an_address_may_fail_so_often_in_any_minute() -> None:
     assert throttle.attempt("192.0.2.1") == 20
 
 
-def test_a_try_that_was_no_failure_does_not_count() -> None:
-    throttle = Throttle(1, Hand())
-    for _ in range(100):
-        assert throttle.attempt("192.0.2.1") is None
-        throttle.forgive("192.0.2.1")
-
-
 def test_many_addresses_together_meet_a_ceiling() -> None:
     clock = Hand()
     throttle = Throttle(2, clock)

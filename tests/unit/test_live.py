@@ -11,10 +11,10 @@ from penstock.engine.errors import InvalidRequest
 from penstock.engine.identity import first_id, made_at
 from penstock.engine.model import Event
 from penstock.engine.workflow import Workflow
-from penstock.service.live import MOST_WAITING, Position, Subscription, Wanted, parse_position
+from penstock.service.live import MOST_WAITING, Position, Subscription, Told, Wanted, parse_position
 from penstock.service.notices import WEBHOOK_WORKFLOW, notice_of
 from penstock.service.tail import PATIENCE, Tail
-from penstock.service.told import MOST_ONE_BY_ONE, Item, last_lines, summed_up
+from penstock.service.told import MOST_ONE_BY_ONE, Item, last_lines, placed, summed_up
 from penstock.store.protocol import Change
 
 NOW = 1_800_000_000.0
@@ -173,7 +173,7 @@ def test_a_listeners_place_moves_with_the_lines_it_was_told_and_at_the_end_of_th
     async def main() -> None:
         subscription = Subscription(Wanted(), place(5))
         told = [Item("job", {}), Item("job", {}, line=7), Item("job", {}, line=9), Item("batch", {}), Item("job", {})]
-        subscription.put(told, place(8))
+        subscription.put(placed(told, place(5), place(8)), place(8))
         assert subscription.position == str(place(5))
         ids = [(await anext(subscription)).id for _ in told]
         assert ids == [str(place(n)) for n in (5, 7, 8, 8, 8)], "8 is missing yet: nobody goes on behind it"
@@ -187,10 +187,10 @@ def test_a_listener_that_takes_nothing_is_told_that_it_missed_something() -> Non
     async def main() -> None:
         subscription = Subscription(Wanted(), place(0))
         for turn in range(MOST_WAITING // 100 + 1):
-            subscription.put([Item("job", {})] * 100, place(turn))
+            subscription.put([Told(str(place(turn)), "job", {})] * 100, place(turn))
         told = await anext(subscription)
         assert (told.kind, told.id) == ("reset", str(place(turn)))
-        subscription.put([Item("job", {"id": "next"})], place(99))
+        subscription.put([Told(str(place(99)), "job", {"id": "next"})], place(99))
         assert (await anext(subscription)).data == {"id": "next"}
 
     asyncio.run(main())

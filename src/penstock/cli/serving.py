@@ -19,7 +19,7 @@ from penstock.cli.sessions import HOW_TO_NAME_IT, load_app, store_url
 from penstock.config import Settings
 from penstock.engine.errors import InvalidConfiguration
 from penstock.engine.model import DEFAULT_QUEUE
-from penstock.service.access.serving import access_mode, is_loopback
+from penstock.service.access.serving import access_mode, is_loopback, proxy_warning
 from penstock.service.access.tokens import tokens_exist
 from penstock.service.app import create_app
 from penstock.service.beginning import first_job
@@ -29,6 +29,8 @@ from penstock.service.sections import found_sections
 from penstock.service.server import PortTaken, address_of, listen, serve
 from penstock.service.state import Service
 from penstock.service.workforce import Nobody, OwnWorker, Workforce
+
+log = logging.getLogger("penstock.service")
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -113,6 +115,8 @@ async def _serve(settings: Settings, wanted: Wanted, greet: Callable[[Facts], No
         here = settings.service
         some = await tokens_exist(app.engine.store)
         open_access = access_mode(here.host, some, public_url=here.public_url, proxied=bool(here.trusted_proxies))
+        if (doubt := proxy_warning(here.public_url, here.trusted_proxies)) is not None:
+            log.warning(doubt)
         listener = _listen(settings)
         with listener:
             workforce = _workforce(app, settings, wanted)

@@ -90,7 +90,13 @@ class NotFound(InvalidRequest):
 
 
 class Conflict(InvalidRequest):
-    """The thing exists already, or is in a state that does not allow the request."""
+    """The thing exists already, or is in a state that does not allow the request. `job` or `batch`: the id of what
+    stands in the way of a submit."""
+
+    def __init__(self, *args: object, job: str | None = None, batch: str | None = None) -> None:
+        super().__init__(*args)
+        self.job = job
+        self.batch = batch
 
 
 class KeyReused(Conflict):

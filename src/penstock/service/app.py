@@ -14,6 +14,7 @@ from penstock.service.api.problems import install_problems
 from penstock.service.api.router import api_router, health_router
 from penstock.service.dashboard.router import mount_static, pages_router
 from penstock.service.metrics import metrics_router
+from penstock.service.mounting import mount_sections
 from penstock.service.notifier import Notifier
 from penstock.service.state import Service
 
@@ -33,19 +34,17 @@ def create_app(service: Service) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         lifespan=_lifespan,
+        # It would lead to whatever the Host header says.
+        redirect_slashes=False,
     )
     app.state.service = service
     install_problems(app)
     for router in (health_router(), api_router(), metrics_router(), pages_router()):
         app.include_router(router)
-    for section in service.sections:
-        if section.api is not None:
-            app.include_router(section.api)
-        if section.pages is not None:
-            app.include_router(section.pages, prefix=f"/ui/{section.name}", include_in_schema=False)
     mount_static(app)
     app.add_middleware(BodyLimit, most=service.settings.service.body_limit)
     access.install(app, service)
+    mount_sections(app, service.sections)
     traffic.install(app, service)
     return app
 

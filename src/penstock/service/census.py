@@ -129,7 +129,7 @@ class Census:
             if len(self._readings) >= self.MOST_TENANTS:
                 self._readings.pop(next(iter(self._readings)))
             self._readings[tenant] = Reading(
-                lambda: self._penstock.counts(tenant=tenant), oldest=OLDEST
+                lambda: self._penstock.counts(tenant=tenant), at_least=AT_LEAST, oldest=OLDEST
             )
         return self._readings[tenant]
 

@@ -34,10 +34,6 @@ class WorkerFleet:
     def alive(self) -> int:
         return sum(process.returncode is None for process in self._processes.values())
 
-    @property
-    def pids(self) -> list[int]:
-        return [process.pid for process in self._processes.values() if process.returncode is None]
-
     async def start(self) -> None:
         """Start them all; a program that cannot be started at all is told at once."""
         places = [Place(number + 1) for number in range(self.wanted)]

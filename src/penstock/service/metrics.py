@@ -44,6 +44,9 @@ HELP = {
 NAMES = {"cost_microdollars": "cost_dollars", "calls": "calls_entered"}
 """What is called otherwise than it is counted."""
 
+FROM_ZERO: dict[str, dict[str, str]] = {"sla_breaches": {}, "crashes": {}, "jobs_ended": {"status": "failed"}}
+"""What alerts look at, with the labels beside the workflow."""
+
 HTTP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 Rows = Iterable[tuple[str, str, float]]
@@ -87,7 +90,7 @@ class Metrics:
     async def _of_store(self) -> list[Metric]:
         try:
             rows = await self._service.penstock.engine.store.meters()
-            found = [*counted(rows), *await self._gauges.families()]
+            found = [*counted(rows, self._service.penstock.workflows), *await self._gauges.families()]
         except StoreError as error:
             log.warning("metrics: %s", error)
             return [gauge("store_up", "Whether the store answered", 0)]
@@ -109,11 +112,21 @@ class _Together(Collector):
             yield family
 
 
-def counted(rows: Rows) -> Iterator[Metric]:
-    """The families of everything there is to count, with what was counted so far."""
+def counted(rows: Rows, workflows: Iterable[str] = ()) -> Iterator[Metric]:
+    """The families of everything there is to count, with what was counted so far. What an alert waits for is 0 before
+    its first time, for these workflows and all that were counted: a series that begins at 1 has no increase."""
     values: dict[str, list[tuple[dict[str, str], float]]] = {}
+    known = set(workflows)
     for name, text, value in rows:
-        values.setdefault(name, []).append((json.loads(text), value))
+        labels = json.loads(text)
+        values.setdefault(name, []).append((labels, value))
+        if "workflow" in labels:
+            known.add(labels["workflow"])
+    for name, more in FROM_ZERO.items():
+        begun = values.setdefault(name, [])
+        zeros = [{"workflow": workflow, **more} for workflow in sorted(known)]
+        there = [labels for labels, _ in begun]
+        begun.extend((labels, 0.0) for labels in zeros if labels not in there)
     for name, labels_of in LABELS.items():
         shown = f"penstock_{NAMES.get(name, name)}"
         if name in BUCKETS and name != "ticks":
@@ -169,6 +182,7 @@ _CONTENT = {"text/plain": _TEXT, "application/openmetrics-text": _TEXT}
 def metrics_router() -> APIRouter:
     router = APIRouter()
 
+    @router.head("/metrics", include_in_schema=False)
     @router.get(
         "/metrics",
         operation_id="metrics",

@@ -121,10 +121,6 @@ class Notifier:
                 raise
         return len(changes) // PAGE
 
-    async def check_promises(self) -> int:
-        """One look for jobs that take too long; returns how many there were."""
-        return await self._sla.turn()
-
     async def _left_over(self) -> bool:
         """Deliveries of webhooks that were configured once: their jobs must end."""
         where = JobFilter(workflow=WEBHOOK_WORKFLOW, status=LIVE, limit=1)

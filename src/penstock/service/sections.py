@@ -25,7 +25,8 @@ class Section:
     """A pipeline's place in the service.
 
     `api` has its HTTP routes, mounted with the very paths it names; `pages` has its dashboard pages, mounted under
-    `/ui/{name}`, with templates of its own in `templates`. The navigation shows `title` where there are pages.
+    `/ui/{name}`, with templates of its own in `templates`. The navigation shows `title` where there are pages. Nobody
+    uses either who may not read; a route that needs more says so with a guard of its own.
     """
 
     name: str

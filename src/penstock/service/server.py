@@ -2,8 +2,9 @@
 
 The first SIGTERM (or Ctrl-C) makes the service drain: `/health/ready` answers 503 at once, the worker claims nothing
 more and lets running steps finish, and requests are still answered meanwhile, new jobs included: they are durable, and
-run after the restart; live streams go on. When the worker has ended and `drain_wait` is over, live streams end, the socket is closed,
-requests that are under way are answered, and the process ends. The second signal stops the steps at once.
+run after the restart; live streams go on. When the worker has ended and `drain_wait` is over, live streams end, the
+socket is closed, requests that are under way are answered, and the process ends. The second signal stops the steps at
+once.
 """
 
 from __future__ import annotations

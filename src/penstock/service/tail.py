@@ -39,12 +39,17 @@ class Tail:
         """Numbers up to `high` that may appear yet."""
         return frozenset(self._missing)
 
-    async def skip_to_end(self) -> None:
-        """Begin with what comes after this moment, and with what is on its way already."""
+    async def skip_to_end(self) -> list[Change]:
+        """Begin with what comes after this moment, and with what is on its way already. Returns the last lines before,
+        which are all that have a larger number than the end had without the last `LOOK_BACK`."""
         self._missing = {}
         self.high = max(0, await self._store.last_change() - LOOK_BACK)
-        while len(await self.read(LOOK_BACK)) >= LOOK_BACK:
-            pass
+        passed: list[Change] = []
+        while True:
+            found = await self.read(LOOK_BACK)
+            passed += found
+            if len(found) < LOOK_BACK:
+                return passed
 
     async def read(self, limit: int) -> list[Change]:
         """The next lines, and those that were missing and have come."""

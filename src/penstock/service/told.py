@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from penstock.engine.errors import InvalidRequest
 from penstock.engine.model import JobRow
@@ -23,13 +24,20 @@ MOST_ONE_BY_ONE = 200
 _POSITION = re.compile(r"1-([0-9]{1,18})-([0-9a-hjkmnp-tv-z]{10})\Z")
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(frozen=True)
 class Told:
-    """One item. `id` is the place to go on from after it; `kind` is job, jobs, call, batch, worker, ready or reset."""
+    """One item. `id` is the place to go on from after it; `kind` is job, jobs, call, batch, worker, ready or reset.
+    Listeners that are told the same share it."""
 
     id: str
     kind: str
     data: dict[str, Any]
+
+    @cached_property
+    def frame(self) -> bytes:
+        """As server-sent events have it, made once however many are told. The data is one line: line ends inside of
+        texts are escaped."""
+        return f"id: {self.id}\nevent: {self.kind}\ndata: ".encode() + to_json(self.data, inf_nan_mode="null") + b"\n\n"
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -73,6 +81,19 @@ class Position:
 
     def __str__(self) -> str:
         return f"1-{self.line}-{self.job}"
+
+
+def placed(items: Sequence[Item], before: Position, position: Position) -> list[Told]:
+    """What is told, and the place that is reached with each item; with the last it is `position`. A line says that all
+    lines up to it were told (of each job the last), but for those that are missing yet."""
+    told = []
+    for item in items:
+        if item.line > before.line:
+            before = Position(min(item.line, position.line), before.job)
+        told.append(Told(str(before), item.kind, item.data))
+    if told:
+        told[-1] = replace(told[-1], id=str(position))
+    return told
 
 
 def parse_position(text: str) -> Position:

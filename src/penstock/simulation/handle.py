@@ -152,6 +152,9 @@ class FaultyStore:
     async def tokens(self, *, hash: str | None = None, id: str | None = None) -> list[TokenRow]:
         return await self._read(lambda: self._inner.tokens(hash=hash, id=id))
 
+    async def answered(self, scope: str, key: str) -> bool:
+        return await self._read(lambda: self._inner.answered(scope, key))
+
     async def session(self, hash: str) -> SessionRow | None:
         return await self._read(lambda: self._inner.session(hash))
 
@@ -172,6 +175,9 @@ class FaultyStore:
 
     async def limits(self) -> dict[str, int]:
         return await self._read(self._inner.limits)
+
+    async def held_amounts(self, names: Sequence[str]) -> dict[str, int]:
+        return await self._read(lambda: self._inner.held_amounts(names))
 
     async def call(self, call_id: str) -> CallRow | None:
         return await self._read(lambda: self._inner.call(call_id))

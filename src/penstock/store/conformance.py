@@ -315,6 +315,7 @@ class _Operations:
             "workers()": lambda s: s.workers(),
             "schedules()": lambda s: s.schedules(),
             "limits()": lambda s: s.limits(),
+            "held_amounts()": lambda s: s.held_amounts(["resource:gpu", "resource:cpu", "tokens", "nobody"]),
             "ready_queues()": lambda s: s.ready_queues(),
             "next_due()": lambda s: s.next_due(),
             "now()": lambda s: s.now(),

@@ -23,8 +23,8 @@ from penstock.engine.priority import effective
 from penstock.store import encoding
 from penstock.store.memory_calls import MemoryCalls
 from penstock.store.protocol import (
-    KEPT_LINES,
     ANY_QUEUE,
+    KEPT_LINES,
     AddMeters,
     Announce,
     Applied,
@@ -167,10 +167,11 @@ class MemoryStore(MemoryCalls):
             if same_key.id != new.id and same_key.digest != new.digest:
                 raise Conflict(
                     f"key {key[2]!r} of workflow {new.workflow!r} is job {same_key.id},"
-                    " which was submitted with another payload"
+                    " which was submitted with another payload",
+                    job=same_key.id,
                 )
             if batch is not None and batch.sealed and (last is None or last.id not in self.member_rows[batch.id]):
-                raise Conflict(f"batch {batch.id} is sealed and takes no more members")
+                raise Conflict(f"batch {batch.id} is sealed and takes no more members", batch=batch.id)
 
     def _found(self, new: NewJob) -> JobRow | None:
         """The job that holds the key already, unless its run is over and another is wanted. One that this very
@@ -714,6 +715,9 @@ class MemoryStore(MemoryCalls):
 
     async def limits(self) -> dict[str, int]:
         return dict(self.limit_rows)
+
+    async def held_amounts(self, names: Sequence[str]) -> dict[str, int]:
+        return {name: amount for name, amount in self._held_amounts().items() if name in names}
 
     async def halting(self, worker: str) -> dict[str, str]:
         return {

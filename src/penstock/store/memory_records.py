@@ -254,6 +254,9 @@ class MemoryRecords:
         found = [t for t in self.token_rows.values() if hash in (None, t.hash) and id in (None, t.id)]
         return sorted(found, key=lambda token: token.name)
 
+    async def answered(self, scope: str, key: str) -> bool:
+        return (scope, key) in self.answer_rows
+
     async def session(self, hash: str) -> SessionRow | None:
         found = self.session_rows.get(hash)
         return None if found is None or found.expires <= self._now() else found

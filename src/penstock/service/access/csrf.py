@@ -21,6 +21,7 @@ access is open, as long as they send none of the headers by which a browser is k
 from __future__ import annotations
 
 import hmac
+import re
 from urllib.parse import urlsplit
 
 from fastapi import Request
@@ -38,6 +39,7 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 FIELD, HEADER = "csrf", "x-csrf-token"
 
+_HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{1,5})?\Z")
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _SIGNS_OF_A_PROXY = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 _SIGNS_OF_A_BROWSER = ("origin", "sec-fetch-site", "sec-fetch-mode", "referer")
@@ -76,14 +78,9 @@ def _host_problem(scope: Scope, access: Access) -> tuple[int, str] | None:
 
 
 def _name_in(host: str) -> str:
-    """`localhost` of `localhost:8800`; nothing where there is more than a name and a port."""
-    try:
-        parts = urlsplit(f"//{host}")
-        _ = parts.port
-    except ValueError:
-        return ""
-    whole = parts.netloc == host and not parts.username and "@" not in host
-    return (parts.hostname or "") if whole else ""
+    """`localhost` of `localhost:8800`, `::1` of `[::1]:8800`; nothing where there is more than a name and a port."""
+    found = _HOST.match(host)
+    return (found["six"] or found["name"]) if found else ""
 
 
 def _origin_problem(scope: Scope, access: Access) -> tuple[int, str] | None:

@@ -77,11 +77,6 @@ def _checks_in(dependant: Dependant) -> Iterator[Callable[[Principal], None]]:
         yield from _checks_in(one)
 
 
-def is_guarded(dependant: Dependant) -> bool:
-    """Whether a route asks who comes."""
-    return dependant.call is identified or any(is_guarded(one) for one in dependant.dependencies)
-
-
 async def still_known(request: Request) -> Principal | None:
     """Who asks, looked up anew: for an answer that goes on for long."""
     return await _who(access_of(request), request)

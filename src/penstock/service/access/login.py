@@ -17,6 +17,7 @@ from penstock.service.access.state import access_of, address_of
 router = APIRouter(include_in_schema=False)
 
 
+@router.head(LOGIN)
 @router.get(LOGIN)
 async def show(request: Request) -> Response:
     return _page(request, local_path(request.query_params.get("next")))
@@ -26,22 +27,23 @@ async def show(request: Request) -> Response:
 async def log_in(request: Request) -> Response:
     """The form is read by hand: a validation error would repeat what was typed, and that is a secret."""
     access, address = access_of(request), address_of(request)
-    if (wait := access.logins.attempt(address)) is not None:
-        page = _page(request, "/", problem=f"Too many logins failed: try again in {wait} s.", status=429)
-        page.headers["Retry-After"] = str(wait)
-        return page
     form = await _form(request)
     following, secret = local_path(form.get("next")), form.get("token")
     verdict = await access.tokens.verify(access.engine, secret.strip() if isinstance(secret, str) else "")
     if verdict.token is None:
+        # Failures alone are counted, and a good token is let in however many there were: whoever shares an address with
+        # somebody who tries tokens, as all do behind some proxies, is not locked out.
+        if (wait := access.logins.attempt(address)) is not None:
+            page = _page(request, following, problem=f"Too many logins failed: try again in {wait} s.", status=429)
+            page.headers["Retry-After"] = str(wait)
+            return page
         told = verdict.problem or ""
         if access.logins.is_used_up(address):
-            told += "; the next tries from there are refused unseen for a while"
+            told += "; what else fails from there is not written down for a while"
         await access.refused("login.refused", "browser", address, told, verdict.known)
         page = _page(request, following, problem="This token is not known, has expired or was revoked.", status=401)
         page.headers["WWW-Authenticate"] = 'Bearer realm="penstock"'
         return page
-    access.logins.forgive(address)
     response = RedirectResponse(following, 303)
     await sessions.begin(access, request, response, verdict.token, Actor(verdict.token.name, "browser", address))
     return response

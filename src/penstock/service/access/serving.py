@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ipaddress import IPv6Address, ip_address
 
 from penstock.engine.errors import InvalidConfiguration
@@ -19,6 +20,16 @@ def is_loopback(host: str) -> bool:
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return address.ipv4_mapped.is_loopback
     return address.is_loopback
+
+
+def proxy_warning(public_url: str | None, trusted: Sequence[str] | None) -> str | None:
+    """What to say where everybody will seem to come from one address."""
+    if public_url is None or trusted:
+        return None
+    return (
+        f"the service is public at {public_url}, and no proxy is trusted: to the audit log and to the limit of failed"
+        " logins everybody comes from the proxy's address; name it in service.trusted_proxies"
+    )
 
 
 def access_mode(host: str, tokens_exist: bool, *, public_url: str | None = None, proxied: bool = False) -> bool:

@@ -18,7 +18,7 @@ CEILING = 10
 
 
 class Throttle:
-    """Counts tries of the last minute. `clock` tells seconds and never jumps back."""
+    """Counts failures of the last minute. `clock` tells seconds and never jumps back."""
 
     def __init__(self, a_minute: int, clock: Callable[[], float]) -> None:
         self._a_minute = a_minute
@@ -27,7 +27,7 @@ class Throttle:
         self._all: deque[float] = deque()
 
     def attempt(self, address: str | None) -> int | None:
-        """Count a try. None: go on. Otherwise it is one too many, and not counted: come back in so many seconds."""
+        """Count a failure. None: go on. Otherwise it is one too many, and not counted: come back in so many seconds."""
         now = self._clock()
         block = block_of(address)
         tries = self._by_address.setdefault(block, deque())
@@ -45,14 +45,8 @@ class Throttle:
         self._all.append(now)
         return None
 
-    def forgive(self, address: str | None) -> None:
-        """The last try from there was no failure after all."""
-        for tries in (self._by_address.get(block_of(address)), self._all):
-            if tries:
-                tries.pop()
-
     def is_used_up(self, address: str | None) -> bool:
-        """Whether the next try from there will be refused."""
+        """Whether the next failure from there will be one too many."""
         return len(self._by_address.get(block_of(address), ())) >= self._a_minute
 
     def __len__(self) -> int:

@@ -14,6 +14,7 @@ from penstock.service.access.principal import Principal
 from penstock.service.api import shapes
 from penstock.service.api.bodies import JsonRoute, answer
 from penstock.service.api.document import problems
+from penstock.service.api.limits import Taking
 from penstock.service.api.once import IdempotencyKey, once_for
 from penstock.service.api.paging import DEFAULT_LIMIT, Cursor, Limit, id_of, next_cursor, page, place_of
 from penstock.service.api.priority import urgency
@@ -167,13 +168,14 @@ async def seal_batch(batch_id: shapes.BatchId, principal: Operator, service: Ser
     summary="Run again what failed in a batch",
     status_code=201,
     response_model=shapes.BatchSummary,
-    responses=problems(404, 409, 415, path=_PATH),
+    responses=problems(404, 409, 415, 429, path=_PATH),
 )
 async def retry_batch(
     batch_id: shapes.BatchId,
     request: Request,
     principal: Operator,
     service: Serving,
+    intake: Taking,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Answers a new batch, the next generation: what completed is kept, what failed runs again, and the follow-up
@@ -181,6 +183,7 @@ async def retry_batch(
     penstock = service.penstock
     batch = await batch_seen(penstock, principal, batch_id)
     once = await once_for(request, idempotency_key, batch.tenant, "retryBatch")
+    await intake.admit(batch.failed, once)
     try:
         following = await penstock.retry_batch(batch_id, actor=principal.actor, once=once)
     except KeyReused:

@@ -14,7 +14,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic_core import from_json, to_json
 
-from penstock.service.access.guard import is_guarded, known_first
+from penstock.service.access.guard import known_first
 from penstock.service.api.problems import MOST_ERRORS, Problem, wrong_parts
 
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
@@ -66,10 +66,9 @@ class JsonRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         known = sorted(_in_query(self.dependant))
-        guarded = is_guarded(self.dependant)
 
         async def strictly(request: Request) -> Response:
-            if self.body_field is not None and guarded:
+            if self.body_field is not None:
                 await known_first(request, self.dependant)
             if request.scope["query_string"]:
                 _check_query(request, known)

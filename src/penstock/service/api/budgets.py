@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from fastapi import APIRouter, Path, Response
 from penstock.app import Penstock
 from penstock.engine.budget import checked_scope
 from penstock.engine.errors import InvalidRequest, NotFound
+from penstock.engine.identity import checked_name
 from penstock.service.access.guard import Admin, Reader
 from penstock.service.access.principal import Principal
 from penstock.service.api import resource_shapes
@@ -28,12 +28,10 @@ _PATH = "/api/v1/budgets/tenant:acme"
 AT_A_TIME = 500
 """Budgets whose owners are asked for in one question."""
 
-_SCOPE = r"^(tenant|job|batch):[A-Za-z0-9_.@:+-]{1,120}$"
-
 Scope = Annotated[
     str,
     Path(
-        pattern=_SCOPE,
+        pattern=r"^(tenant|job|batch):[A-Za-z0-9_.@:+-]{1,120}$",
         description="`tenant:NAME`, `job:ID` or `batch:ID`.",
         examples=["tenant:acme"],
     ),
@@ -136,8 +134,7 @@ async def owner_of_known(penstock: Penstock, principal: Principal, scope: str) -
 async def owner_of(penstock: Penstock, principal: Principal, scope: str) -> str:
     """Whose a budget will be: a mistyped name or id would make one that nobody draws on."""
     kind, _, name = checked_scope(scope).partition(":")
-    if not re.fullmatch(_SCOPE.strip("^$"), scope):
-        raise InvalidRequest(f"{name[:40]!r} is no name of a {kind}")
+    checked_name(kind, name)
     if kind == "tenant":
         tenant = name
     else:

@@ -14,6 +14,7 @@ from penstock.service.access.guard import Operator, Reader
 from penstock.service.api import shapes
 from penstock.service.api.bodies import JsonRoute, answer
 from penstock.service.api.document import problems
+from penstock.service.api.limits import Taking
 from penstock.service.api.paging import DEFAULT_LIMIT, Cursor, Limit, id_of, next_cursor, page
 from penstock.service.api.problems import invalid
 from penstock.service.api.tenancy import seen_by
@@ -53,11 +54,13 @@ async def list_dead_letters(
     operation_id="retryDeadLetters",
     summary="Run dead letters again",
     response_model=shapes.DeadLettersRetried,
-    responses=problems(413, 415, path="/api/v1/dead-letters/retry"),
+    responses=problems(413, 415, 429, path="/api/v1/dead-letters/retry"),
 )
-async def retry_dead_letters(body: shapes.DeadLetterRetryBody, principal: Operator, service: Serving) -> Response:
+async def retry_dead_letters(
+    body: shapes.DeadLetterRetryBody, principal: Operator, service: Serving, intake: Taking
+) -> Response:
     """Those with these `ids`, or the newest of a `workflow`; at most 1,000. Each is done or refused by itself, and the
-    answer says which."""
+    answer says which. Asked again with the same `ids`, nothing runs twice; with a `workflow`, the next ones run."""
     penstock = service.penstock
     if (body.ids is None) == (body.workflow is None):
         raise invalid("body", "name either ids or a workflow")
@@ -70,6 +73,8 @@ async def retry_dead_letters(body: shapes.DeadLetterRetryBody, principal: Operat
         ids = list(dict.fromkeys(body.ids))
         known = await penstock.jobs(tenant=tenant, ids=ids, dead=True, limit=len(ids), brief=True)
         dead = {job.id for job in known}
+    if dead:
+        await intake.admit(len(dead))
     items: list[dict[str, Any]] = []
     for start in range(0, len(ids), AT_A_TIME):
         asked = ids[start : start + AT_A_TIME]

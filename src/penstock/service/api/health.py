@@ -28,12 +28,14 @@ class Ready(BaseModel):
     reasons: list[str] = Field(description="Why it is not.", examples=[[]])
 
 
+@router.head("/live", include_in_schema=False)
 @router.get("/live", operation_id="getLive", summary="Is the process alive?", response_model=Live)
 async def get_live() -> Response:
     """200 for as long as its event loop turns."""
     return answer({"live": True})
 
 
+@router.head("/ready", include_in_schema=False)
 @router.get(
     "/ready",
     operation_id="getReady",

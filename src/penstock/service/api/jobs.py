@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
 from penstock.app import Penstock
-from penstock.engine.errors import Conflict, KeyReused
+from penstock.engine.errors import Conflict, KeyReused, NotFound
 from penstock.engine.model import Job, NewJob, Status
 from penstock.service.access.guard import Operator, Reader
 from penstock.service.access.principal import Principal
@@ -20,7 +21,7 @@ from penstock.service.api.limits import Taking
 from penstock.service.api.once import IdempotencyKey, once_for
 from penstock.service.api.paging import DEFAULT_LIMIT, Cursor, Limit, id_of, next_cursor, page, place_of
 from penstock.service.api.priority import urgency
-from penstock.service.api.problems import conflict
+from penstock.service.api.problems import Problem, conflict
 from penstock.service.api.tenancy import owner_for, seen_by
 from penstock.service.state import Serving
 from penstock.shapes import batch_state, detail, happening, log_line, summary
@@ -29,6 +30,8 @@ router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=JsonRoute)
 
 AT_A_TIME = 250
 """Jobs that are checked before others get their turn on the event loop."""
+
+LINES_SHOWN = 1000
 
 Statuses = Annotated[list[Status], Query(description="Only these; may be repeated.")]
 
@@ -103,7 +106,8 @@ async def submit_job(
     429 when as many jobs wait as the service takes."""
     penstock = service.penstock
     tenant = owner_for(principal, body.tenant)
-    await intake.admit(1)
+    once = await once_for(request, idempotency_key, tenant, "submitJob")
+    await intake.admit(1, once)
     try:
         told = await penstock.submit(
             body.workflow,
@@ -117,18 +121,12 @@ async def submit_job(
             batch=body.batch,
             budget=body.budget,
             actor=principal.actor,
-            once=await once_for(request, idempotency_key, tenant, "submitJob"),
+            once=once,
         )
     except KeyReused:
         raise
     except Conflict as error:
-        # The key is another job's, unless it is the batch that takes no more members.
-        holders = await penstock.jobs(tenant=tenant, workflow=body.workflow, key=body.key, limit=1) if body.key else []
-        if not holders and body.batch:
-            raise conflict(error, id=body.batch, state=batch_state(await penstock.batch(body.batch))) from error
-        if not holders:
-            raise
-        raise conflict(error, id=holders[0].id, state=holders[0].status) from error
+        raise await _in_the_way(penstock, error) from error
     job = await penstock.job(told.job_id)
     status = 201 if told.created else 200
     return answer({"job": detail(job), "created": told.created}, status, Location=f"/api/v1/jobs/{job.id}")
@@ -155,16 +153,33 @@ async def submit_jobs(
 ) -> Response:
     """Up to 10,000, in one transaction: all of them are stored, or none."""
     tenant = owner_for(principal, body.tenant)
-    await intake.admit(len(body.jobs))
+    once = await once_for(request, idempotency_key, tenant, "submitJobs")
+    await intake.admit(len(body.jobs), once)
     jobs: list[NewJob] = []
     for start in range(0, len(body.jobs), AT_A_TIME):
         jobs += [_new(service.penstock, new, tenant) for new in body.jobs[start : start + AT_A_TIME]]
         await asyncio.sleep(0)
-    once = await once_for(request, idempotency_key, tenant, "submitJobs")
-    told = await service.penstock.engine.submit(jobs, actor=principal.actor, once=once)
+    try:
+        told = await service.penstock.engine.submit(jobs, actor=principal.actor, once=once)
+    except KeyReused:
+        raise
+    except Conflict as error:
+        raise await _in_the_way(service.penstock, error) from error
     created = sum(one.created for one in told)
     items = [{"id": one.job_id, "created": one.created, "run": one.run, "status": one.status} for one in told]
     return answer({"jobs": items, "created": created}, 201 if created else 200)
+
+
+async def _in_the_way(penstock: Penstock, error: Conflict) -> Problem:
+    """The job that has the key, or the batch that takes no more members. Two of one request that disagree have none."""
+    try:
+        if error.job is not None:
+            return conflict(error, id=error.job, state=(await penstock.job(error.job)).status)
+        if error.batch is not None:
+            return conflict(error, id=error.batch, state=batch_state(await penstock.batch(error.batch)))
+    except NotFound:
+        pass
+    return conflict(error, id=None, state=None)
 
 
 def _new(penstock: Penstock, new: shapes.NewJobBody, tenant: str) -> NewJob:
@@ -220,9 +235,11 @@ async def get_timeline(
     responses=problems(404),
 )
 async def get_logs(job_id: shapes.JobId, principal: Reader, service: Serving) -> Response:
-    """What its steps wrote with `ctx.log`: the last thousand lines, oldest first."""
+    """What its steps wrote with `ctx.log`: the last thousand lines, oldest first. A job keeps its last 2,000 lines:
+    older ones are dropped."""
     await job_seen(service.penstock, principal, job_id)
-    return answer({"items": [log_line(line) for line in await service.penstock.logs(job_id)]})
+    lines = await service.penstock.logs(job_id, limit=LINES_SHOWN + 1)
+    return answer({"items": [log_line(line) for line in lines[-LINES_SHOWN:]], "older": len(lines) > LINES_SHOWN})
 
 
 _CONTROL: dict[str, Any] = {"response_model": shapes.JobSummary, "responses": problems(404, 409, 415)}
@@ -234,21 +251,14 @@ async def pause_job(
     job_id: shapes.JobId, principal: Operator, service: Serving, body: shapes.ReasonBody | None = None
 ) -> Response:
     """It stops at the next gate; a tick in flight commits first. Calls that are paid for are still collected."""
-    reason = body.reason if body else None
-    return await _steered(
-        service.penstock,
-        principal,
-        job_id,
-        lambda: service.penstock.pause(job_id, reason=reason, actor=principal.actor),
-    )
+    doing = partial(service.penstock.pause, reason=body.reason if body else None)
+    return await _steered(service.penstock, principal, job_id, doing)
 
 
 @router.post("/{job_id}/resume", operation_id="resumeJob", summary="Let a paused job go on", **_CONTROL)
 async def resume_job(job_id: shapes.JobId, principal: Operator, service: Serving) -> Response:
     """It goes on where it stopped."""
-    return await _steered(
-        service.penstock, principal, job_id, lambda: service.penstock.resume(job_id, actor=principal.actor)
-    )
+    return await _steered(service.penstock, principal, job_id, service.penstock.resume)
 
 
 @router.post("/{job_id}/cancel", operation_id="cancelJob", summary="Cancel a job", **_CONTROL_WITH_BODY)
@@ -256,28 +266,22 @@ async def cancel_job(
     job_id: shapes.JobId, principal: Operator, service: Serving, body: shapes.ReasonBody | None = None
 ) -> Response:
     """It stops for good: its clean-up step runs, if there is one, then it is `canceled`."""
-    reason = body.reason if body else None
-    return await _steered(
-        service.penstock,
-        principal,
-        job_id,
-        lambda: service.penstock.cancel(job_id, reason=reason, actor=principal.actor),
-    )
+    doing = partial(service.penstock.cancel, reason=body.reason if body else None)
+    return await _steered(service.penstock, principal, job_id, doing)
 
 
 @router.post("/{job_id}/retry", operation_id="retryJob", summary="Run a failed job again", **_CONTROL)
 async def retry_job(job_id: shapes.JobId, principal: Operator, service: Serving) -> Response:
     """Answers its next run, which begins at the step that failed; a parked job goes on under its own id."""
-    return await _steered(
-        service.penstock, principal, job_id, lambda: service.penstock.retry(job_id, actor=principal.actor)
-    )
+    return await _steered(service.penstock, principal, job_id, service.penstock.retry)
 
 
 async def _steered(
-    penstock: Penstock, principal: Principal, job_id: str, act: Callable[[], Awaitable[Job]]
+    penstock: Penstock, principal: Principal, job_id: str, act: Callable[..., Awaitable[Job]]
 ) -> Response:
+    """`act` is asked of the job in the name of who asks."""
     await job_seen(penstock, principal, job_id)
     try:
-        return answer(summary(await act()))
+        return answer(summary(await act(job_id, actor=principal.actor)))
     except Conflict as error:
         raise conflict(error, id=job_id, state=(await penstock.job(job_id)).status) from error

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from penstock.service.access.guard import known_first
 from penstock.service.api.problems import Problem, problem_of
 from penstock.service.state import Service, service_of
+from penstock.store.protocol import Once
 
 _SCOPE_KEY = "penstock.body"
 
@@ -114,8 +115,9 @@ class Intake:
         self._waiting = 0
         self._looking = asyncio.Lock()
 
-    async def admit(self, jobs: int) -> None:
-        """Count these jobs in, or say when to try again."""
+    async def admit(self, jobs: int, once: Once | None = None) -> None:
+        """Count these jobs in, or say when to try again. What was answered under its idempotency key before brings no
+        jobs, and is answered again."""
         penstock, most = self._service.penstock, self._service.settings.service.queue_limit
         async with self._looking:
             now = penstock.engine.clock.monotonic()
@@ -123,6 +125,8 @@ class Intake:
                 self._waiting = await penstock.backlog(most)
                 self._looked = now
         if self._waiting >= most:
+            if once is not None and await penstock.engine.store.answered(once.scope, once.key):
+                return
             raise Problem(
                 429,
                 f"{most:,} jobs wait already: try again later",

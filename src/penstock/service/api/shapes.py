@@ -229,6 +229,7 @@ class Logs(BaseModel):
     """The last thousand lines, oldest first."""
 
     items: list[LogEntry]
+    older: bool = Field(description="Whether there were lines before these.", examples=[False])
 
 
 class WorkflowSummary(BaseModel):

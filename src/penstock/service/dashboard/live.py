@@ -63,5 +63,6 @@ async def _events(service: Service, welcome: Welcome, wanted: Wanted) -> AsyncIt
 
 async def _read(feed: LiveFeed, wanted: Wanted, changed: asyncio.Event) -> None:
     async with feed.subscribe(None, wanted) as subscription:
-        async for _ in subscription:
-            changed.set()
+        with contextlib.suppress(StopAsyncIteration):
+            while await subscription.take_all():
+                changed.set()

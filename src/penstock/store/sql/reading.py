@@ -45,6 +45,9 @@ class Reading:
     """Every method is one query, or asks several of which each is an answer. Placeholders are written `?` and numbered
     by the database's own module where it needs that."""
 
+    line_order = "id"
+    """How lines of one job are put in order."""
+
     async def rows(self, sql: str, args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         raise NotImplementedError
 
@@ -73,7 +76,7 @@ class Reading:
         upto, args = ("", (job_id, after)) if before is None else (" AND id < ?", (job_id, after, before))
         found = await self.rows(
             f"SELECT id, {_EVENT} FROM history WHERE job = ? AND id > ?{upto}"
-            f" ORDER BY id {'DESC' if newest else 'ASC'} LIMIT ?",
+            f" ORDER BY {self.line_order} {'DESC' if newest else 'ASC'} LIMIT ?",
             (*args, limit),
         )
         return [(values[0], Event(*values[1:])) for values in (reversed(found) if newest else found)]
@@ -123,7 +126,8 @@ class Reading:
 
     async def logs(self, job_id: str, *, limit: int = 1000) -> list[LogLine]:
         found = await self.rows(
-            'SELECT "at", step, attempt, level, "text" FROM logs WHERE job = ? ORDER BY id DESC LIMIT ?',
+            'SELECT "at", step, attempt, level, "text" FROM logs WHERE job = ?'
+            f" ORDER BY {self.line_order} DESC LIMIT ?",
             (job_id, limit),
         )
         return [LogLine(*values) for values in reversed(found)]
@@ -163,6 +167,9 @@ class Reading:
             f"SELECT {', '.join(TOKEN_COLUMNS)} FROM tokens {_where(tests)} ORDER BY name", tuple(args)
         )
         return [TokenRow(*values) for values in found]
+
+    async def answered(self, scope: str, key: str) -> bool:
+        return bool(await self.rows("SELECT 1 FROM answers WHERE scope = ? AND key = ?", (scope, key)))
 
     async def session(self, hash: str) -> SessionRow | None:
         found = await self.rows(f"SELECT {', '.join(SESSION_COLUMNS)} FROM sessions WHERE hash = ?", (hash,))
@@ -208,6 +215,15 @@ class Reading:
 
     async def limits(self) -> dict[str, int]:
         return dict(await self.rows("SELECT key, most FROM limits", ()))
+
+    async def held_amounts(self, names: Sequence[str]) -> dict[str, int]:
+        if not names:
+            return {}
+        marks = ", ".join("?" for _ in names)
+        found = await self.rows(
+            f"SELECT name, CAST(sum(amount) AS bigint) FROM holds WHERE name IN ({marks}) GROUP BY name", tuple(names)
+        )
+        return dict(found)
 
     async def call(self, call_id: str) -> CallRow | None:
         found = await self.rows(f"SELECT {_CALL} FROM calls c WHERE c.id = ?", (call_id,))

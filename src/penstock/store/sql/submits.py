@@ -87,7 +87,8 @@ class Submits(Batches):
             if same_key.id != new.id and same_key.digest != new.digest:
                 raise Conflict(
                     f"key {key[2]!r} of workflow {new.workflow!r} is job {same_key.id},"
-                    " which was submitted with another payload"
+                    " which was submitted with another payload",
+                    job=same_key.id,
                 )
             if batch is not None and batch.sealed:
                 member = (yield Ask("member", (batch.id, row.id))) if found and row is not None else []
@@ -106,4 +107,4 @@ class Submits(Batches):
 
 
 def sealed(batch: BatchRow) -> Conflict:
-    return Conflict(f"batch {batch.id} is sealed and takes no more members")
+    return Conflict(f"batch {batch.id} is sealed and takes no more members", batch=batch.id)

@@ -94,9 +94,7 @@ async def row_of(service: Service, principal: Principal, job_id: str) -> JobRow:
 
 
 @router.get("/ui/jobs/{job_id}", name="ui.job")
-async def job_page(
-    request: Request, service: Serving, principal: Reader, job_id: str, before: str = ""
-) -> Response:
+async def job_page(request: Request, service: Serving, principal: Reader, job_id: str, before: str = "") -> Response:
     """`before`: the number of the line whose elders the history shows; the timeline is about the newest ones."""
     penstock = service.penstock
     store = penstock.engine.store

@@ -64,6 +64,7 @@ class Line:
         return not (self.live or self.ended or self.dead)
 
 
+@router.head("/")
 @router.get("/", name="ui.overview")
 async def overview(request: Request, service: Serving, principal: Reader, snapshot: Counted) -> Response:
     penstock = service.penstock

@@ -97,10 +97,14 @@ def _worker(row: WorkerRow, held: list[JobRow], now: float) -> Worker:
 
 
 async def _limits(store: Store, running: list[JobRow]) -> list[Limit]:
-    """Limits on ticks count what runs; limits on resources count unfinished calls, which a call's holds tell."""
+    """Limits on ticks count what runs; those on resources count besides what unfinished calls hold."""
     found = []
-    for name, most in sorted((await store.limits()).items()):
+    limits = await store.limits()
+    calls = await store.held_amounts([name for name in limits if name.startswith("resource:")])
+    for name, most in sorted(limits.items()):
         used = _used(name, running)
+        if used is not None:
+            used += calls.get(name, 0)
         parts = charts.stacked([("running", min(used, most))], total=most) if used is not None else []
         found.append(Limit(name, most, used, parts))
     return found
