@@ -253,6 +253,8 @@ class RecordOperations:
         sessions = self._sessions[-5:]
         for session in rng.sample(sessions, min(2, len(sessions))):
             asked[f"session({session!r})"] = lambda s, session=session: s.session(session)  # type: ignore[misc]
+        for scope, key in [*list(self._answered)[-3:], ("nobody", "never")]:
+            asked[f"answered({scope!r}, {key!r})"] = lambda s, scope=scope, key=key: s.answered(scope, key)  # type: ignore[misc]
         cursor = rng.choice((*_CURSORS, "nobody"))
         asked[f"cursor({cursor!r})"] = lambda s: s.cursor(cursor)
         for job in jobs:
