@@ -81,7 +81,7 @@ async def test_what_is_wrong_is_said_beside_its_field_and_what_was_typed_is_kept
         answer = await tab.send(NEW, **typed)
         page = unescape(answer.text)
         assert answer.status_code == 422
-        assert 'id="payload-wrong">payload does not fit workflow \'scans\': pages' in page
+        assert "id=\"payload-wrong\">payload does not fit workflow 'scans': pages" in page
         assert '{"pages": "<many>"}</textarea>' in page and 'value="kept key"' in page and 'value="slow"' in page
         assert "<many>" not in answer.text
         wrongs = (
