@@ -90,5 +90,6 @@ class Watched:
             route.abort()
 
     def _heard(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
+        # htmx tells of a refresh that a button's own request has taken the place of, as it should.
+        if message.type in ("error", "warning") and "AbortError: signal is aborted" not in message.text:
             self.complaints.append(f"{message.type}: {message.text} ({message.location.get('url', '')})")

@@ -113,6 +113,7 @@ def _hint_at_another_run(out: Output, job: Job) -> None:
 
 def _show_submitted(out: Output, job: Job, *, created: bool) -> None:
     """In a pipe the id alone goes to stdout, for `id=$(penstock jobs submit …)`."""
+    from penstock.cli.output import harmless
     from penstock.shapes import detail
 
     out.data({"job": detail(job), "created": created})
@@ -123,7 +124,7 @@ def _show_submitted(out: Output, job: Job, *, created: bool) -> None:
         out.result(words)
     else:
         out.result(job.id)
-        out.remark(words)
+        out.remark(harmless(words))
 
 
 @jobs.command("list")

@@ -101,7 +101,7 @@ class Output:
     def remark(self, text: str) -> None:
         """What happened on the way to the result; to stderr, so that the result can be piped on."""
         if not self.quiet:
-            click.echo(without_password(harmless(text)), err=True)
+            click.echo(without_password(text), err=True)
 
     def note(self, text: str) -> None:
         """What the reader may want to do something about."""

@@ -11,7 +11,7 @@ import click
 
 from penstock.cli.fitting import fitted, needed, widths_of
 from penstock.cli.job_views import counters_text, elapsed, progress_text, status_text, why_at_all
-from penstock.cli.output import SIGNS, STATUS_STYLES, Output
+from penstock.cli.output import SIGNS, STATUS_STYLES, Output, harmless
 from penstock.engine.model import Job
 from penstock.times import ago, local
 
@@ -191,6 +191,6 @@ def show_ended(out: Output, job: Job) -> None:
     took = elapsed(job, job.finished or 0.0)
     head = f"{job.id} {job.status}" + (f" in {took}" if took else "") + (f": {job.error}" if job.error else "")
     colour = {"completed": "green", "failed": "red"}.get(job.status, "yellow")
-    out.remark(f"{click.style(SIGNS[job.status], fg=colour)} {head}")
+    out.remark(f"{click.style(SIGNS[job.status], fg=colour)} {harmless(head)}")
     if job.status == "completed" and job.result is not None:
         out.result(json.dumps(job.result, ensure_ascii=False, indent=2))
