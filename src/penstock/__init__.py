@@ -38,6 +38,7 @@ from penstock.engine.model import Batch, Event, Job, Progress, Schedule
 from penstock.engine.outcome import Again, Goto
 from penstock.engine.priority import Priority
 from penstock.engine.retry import Retry
+from penstock.engine.staging import Report
 from penstock.engine.workflow import Workflow
 from penstock.outputs.ledger import Outputs
 from penstock.remote.protocol import Remote
@@ -75,6 +76,7 @@ __all__ = [
     "Progress",
     "RateLimited",
     "Remote",
+    "Report",
     "Retention",
     "Retry",
     "Schedule",

@@ -45,6 +45,7 @@ from penstock.telemetry.starting import start_tracing
 
 if TYPE_CHECKING:
     from penstock.config import Settings
+    from penstock.delivery.prefect.starting import FlowRuns
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -80,6 +81,7 @@ class Penstock:
     ) -> None:
         self.workflows: dict[str, Workflow] = {}
         self._engine: Engine | None = None
+        self._flow_runs: FlowRuns | None = None
         for workflow in workflows:
             self.add(workflow)
         self._store_given = store
@@ -138,10 +140,17 @@ class Penstock:
         limits = settings.limits if self._limits is None else self._limits
         if limits is not None and dict(limits) != await connected.limits():
             await self._engine.set_limits(limits)
+        if settings.delivery == "prefect":
+            from penstock.delivery.prefect.starting import FlowRuns
+
+            self._flow_runs = FlowRuns(self._engine)
         return self
 
     async def close(self) -> None:
         engine, self._engine = self._engine, None
+        flow_runs, self._flow_runs = self._flow_runs, None
+        if flow_runs is not None:
+            await flow_runs.close()
         if engine is not None:
             await engine.close()
             await engine.store.close()

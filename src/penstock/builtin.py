@@ -1,4 +1,4 @@
-"""The remotes that every Penstock has, made from the configuration when they are first asked for: Gemini (Google's, or
+"""The pipelines that come with Penstock, and the remotes that every Penstock has, made from the configuration when they are first asked for: Gemini (Google's, or
 Penstock's own where no key is set), and a pool of processes; and those that other packages bring."""
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.clock import Clock, SystemClock
 from penstock.engine.errors import InvalidConfiguration
+from penstock.engine.workflow import Workflow
 from penstock.remote.desk import Factory
 from penstock.remote.gemini.settings import GOOGLE
 from penstock.remote.protocol import Remote
@@ -66,6 +67,26 @@ def builtin_remotes(settings: Settings, clock: Clock | None = None) -> Factories
         "gemini.cache": Factory(cached, where),
         "pool": Factory(pool, keeps_files=True),
     }
+
+
+BUILT_IN_WORKFLOWS: tuple[str, ...] = ("penstock.pipelines.pages.workflow:pages",)
+"""The pipelines that come with Penstock, as `module:name`."""
+
+
+def installed_workflows() -> tuple[Workflow, ...]:
+    """The workflows of the pipelines that come with Penstock, and of those that other packages bring: entry points of
+    the group `penstock.pipelines`, each a `Workflow`."""
+    own = [EntryPoint(name=spec, value=spec, group="penstock.pipelines") for spec in BUILT_IN_WORKFLOWS]
+    found = []
+    for point in (*own, *entry_points(group="penstock.pipelines")):
+        try:
+            workflow = point.load()
+        except Exception as error:
+            raise InvalidConfiguration(f"pipeline {point.name!r} ({point.value}) cannot be loaded: {error}") from error
+        if not isinstance(workflow, Workflow):
+            raise InvalidConfiguration(f"pipeline {point.name!r} ({point.value}) is no Workflow")
+        found.append(workflow)
+    return tuple(found)
 
 
 def gemini_place(settings: Settings) -> str:

@@ -5,7 +5,8 @@ from penstock.remote.gemini.batch_input import BatchRequest, BatchRow
 from penstock.remote.gemini.caching import CacheRequest
 from penstock.remote.gemini.requests import data, embed_request, file, generate_request, text
 from penstock.remote.gemini.results import read_rows, rows_in
-from penstock.remote.gemini.rows import Row
+from penstock.remote.gemini.rows import Row, lost_file
+from penstock.remote.gemini.settings import Transfers
 from penstock.remote.gemini.single import EmbedRequest, GenerateRequest
 
 __all__ = [
@@ -15,10 +16,12 @@ __all__ = [
     "EmbedRequest",
     "GenerateRequest",
     "Row",
+    "Transfers",
     "data",
     "embed_request",
     "file",
     "generate_request",
+    "lost_file",
     "read_rows",
     "rows_in",
     "text",

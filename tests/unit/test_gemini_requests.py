@@ -134,10 +134,11 @@ def test_placeholders_are_found_wherever_they_are() -> None:
 
 
 def test_what_a_file_is_told_by_its_name_or_not_at_all() -> None:
-    assert [mime_of(name) for name in ("a.png", "b.PDF", "c.jsonl")] == [
+    assert [mime_of(name) for name in ("a.png", "b.PDF", "c.jsonl", "d.tif")] == [
         "image/png",
         "application/pdf",
         "application/jsonl",
+        "image/tiff",
     ]
     with pytest.raises(InvalidRequest, match="mime type"):
         mime_of("noname")

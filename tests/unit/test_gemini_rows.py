@@ -14,7 +14,7 @@ import pytest
 from penstock.engine.call import Usage
 from penstock.remote.gemini.lines import decoded, encoded, lines
 from penstock.remote.gemini.results import Sorting, read_rows
-from penstock.remote.gemini.rows import OUTCOMES, Row, answered, classify, read_row, usage_of
+from penstock.remote.gemini.rows import OUTCOMES, Row, answered, classify, lost_file, read_row, usage_of
 from penstock.remote.gemini.schema import misfit
 from penstock.remote.prices import Price, Rates
 
@@ -273,3 +273,41 @@ def test_geminis_own_form_of_a_schema_is_understood() -> None:
     assert misfit({"n": 1, "l": []}, schema) == "l: must be a list of at least 1"
     assert misfit({"n": "x"}, schema) == "n: must be integer"
     assert misfit({}, schema) == "'n' is missing"
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "lost"),
+    [
+        (7, "You do not have permission to access the File ivr2dmbl8tqz or it may not exist.", True),
+        (403, "You do not have permission to access the File ivr2dmbl8tqz or it may not exist.", True),
+        (None, "You do not have permission to access the File ivr2dmbl8tqz or it may not exist.", True),
+        (5, "File not found: files/ivr2dmbl8tqz", True),
+        (404, "The requested file https://generativelanguage.googleapis.com/v1beta/files/x was not found.", True),
+        (3, "The file files/ivr2dmbl8tqz has expired.", True),
+        (400, "File ivr2dmbl8tqz does not exist or has been deleted.", True),
+        (7, "The caller does not have permission", False),
+        (7, "Permission denied: Consumer 'api_key:AIza' has been suspended.", False),
+        (7, "Your API key was reported as leaked. Please use another API key.", False),
+        (3, "API key expired. Please renew the API key.", False),
+        (3, "API key not found in the file that was given.", False),
+        (7, "Method doesn't allow unregistered callers (callers without established identity).", False),
+        (7, "CachedContent not found (or permission denied)", False),
+        (5, "Requested entity was not found.", False),
+        (5, "models/gemini-9 is not found for API version v1beta, or is not supported for generateContent.", False),
+        (7, "You do not have permission to access the FileSearchStore x or it may not exist.", False),
+        (9, "The File cxgja95z0ak1 is not in an ACTIVE state and usage is not allowed.", False),
+        (3, "Unsupported MIME type: image/tiff for the file files/ivr2dmbl8tqz", False),
+        (3, "Request contains an invalid argument.", False),
+        (13, "File ivr2dmbl8tqz not found", False),
+    ],
+)
+def test_a_row_that_lost_its_file_is_told_from_other_refusals(code: int | None, message: str, lost: bool) -> None:
+    error = {"message": message} | ({} if code is None else {"code": code})
+    assert lost_file(classify({"key": "k", "error": error}, "generate")) is lost
+
+
+def test_only_a_failed_row_can_have_lost_its_file() -> None:
+    told = "You do not have permission to access the File x or it may not exist."
+    assert not lost_file(Row("k", "ok", text=told))
+    assert not lost_file(Row("k", "invalid", error=told, code=7))
+    assert not lost_file(Row("k", "api_error"))

@@ -25,7 +25,7 @@ from penstock.remote.gemini.client import GeminiClient
 from penstock.remote.gemini.download import download
 from penstock.remote.gemini.requests import file, generate_request
 from penstock.remote.gemini.results import read_rows
-from penstock.remote.gemini.settings import GeminiSettings
+from penstock.remote.gemini.settings import GeminiSettings, Transfers
 from penstock.remote.gemini.shelf import Shelf, Wanted
 from penstock.remote.gemini.single import GeminiEmbed, GeminiGenerate, generate
 from penstock.remote.gemini.upload import upload
@@ -239,6 +239,16 @@ def test_files_are_uploaded_several_at_a_time(tmp_path: Path) -> None:
 
     asyncio.run(main())
     assert 1 < gemini.busiest <= 4
+
+
+def test_a_batch_says_how_many_files_go_at_once(tmp_path: Path) -> None:
+    clock = FakeClock()
+    gemini = Files(clock)
+    client = client_of(gemini, clock, upload_parallel=1)
+    shelf = Shelf(client, tmp_path / "call", tenant="a", transfers=Transfers(parallel=3))
+    wanted = [(f"{n}", Wanted(some_file(tmp_path, 10, f"{n}.png"), "image/png")) for n in range(9)]
+    asyncio.run(shelf.have_all(wanted))
+    assert 1 < gemini.busiest <= 3
 
 
 def test_a_file_that_lives_long_enough_is_used_again(tmp_path: Path) -> None:
@@ -502,8 +512,9 @@ def test_files_that_would_expire_too_soon_are_not_used(tmp_path: Path) -> None:
         second = await remote.prepare(asked)
         assert second.prepared["input"] != first.prepared["input"]
         assert gemini.starts == 4
+        assert gemini.deleted == ["files/f1"], "the page that was replaced takes no room any more"
         await remote.tidy(order(tmp_path / "call", **second.prepared), None)
-        assert len(gemini.deleted) == 4, "the old ones too"
+        assert len(set(gemini.deleted)) == 4, "the old ones too"
 
     asyncio.run(main())
 

@@ -35,6 +35,7 @@ from penstock.store.protocol import (
     Submit,
     Tidy,
 )
+from penstock.pipelines.pages import tables as _  # noqa: F401 - its tables are of the same metadata
 from penstock.store.schema import metadata
 from penstock.store.sql.postgres import PostgresStore
 from penstock.store.sql.sqlite import SqliteStore

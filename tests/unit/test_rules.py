@@ -142,6 +142,10 @@ ALLOWED = {
     "outputs": {"outputs", "engine"},
     "remote": {"remote", "engine", "store.protocol", "outputs", "config.duration"},
     "gemini_local": {"gemini_local", "engine.clock", "engine.errors", "remote.pool"},
+    "pipelines": {
+        "pipelines", "engine", "remote", "outputs", "config", "store.protocol", "store.schema", "gemini", "app", "shapes",
+        "times", "gemini_local.readers", "gemini_local.backend", "service",
+    },
     "service": {
         "service", "engine", "store.protocol", "store.encoding", "config", "app", "delivery", "remote", "telemetry",
         "shapes", "times",

@@ -22,6 +22,7 @@ app: flow:app                     # module:object, where the workflows are
 # lease: 30s                      # how soon a worker that fell silent is taken for dead
 # grace: 30s                      # how long running steps may take to finish when a worker stops
 # fair_share: 0                   # the part of claims that goes to the oldest job, whatever its priority
+# delivery: embedded              # who runs jobs: embedded, a worker's own loop; or prefect, its flow runs
 
 # retention:                      # how long jobs that have ended are kept; never: for ever
 #   completed_days: 30
@@ -95,6 +96,10 @@ app: flow:app                     # module:object, where the workflows are
 # otel:                           # traces, by OTLP over HTTP
 #   endpoint:                     # http://localhost:4318
 #   service_name: penstock
+
+# prefect:                        # with delivery: prefect
+#   schedule_minutes: 10          # how often Prefect's schedule looks for work that nobody told of
+#   runs: 10                      # flow runs that one worker runs at once
 """
 
 FLOW = '''\

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import click
 
 from penstock.app import Penstock
+from penstock.builtin import installed_workflows
 from penstock.config import Settings
 from penstock.engine.call import UNDER_WAY, Call
 from penstock.engine.errors import InvalidConfiguration, NotFound
@@ -32,9 +33,17 @@ HOW_TO_NAME_IT = "name it with --app module:object, PENSTOCK_APP or `app:` in pe
 
 
 def load_app(settings: Settings) -> Penstock:
+    """The app, and with it the pipelines that come with Penstock; just those where no app is named."""
+    app = Penstock() if settings.app is None else _imported(settings)
+    for workflow in installed_workflows():
+        if workflow.name not in app.workflows:
+            app.add(workflow)
+    return app
+
+
+def _imported(settings: Settings) -> Penstock:
     """Import `module:object` with the working folder on the path, or say in one sentence why that cannot be."""
-    if settings.app is None:
-        raise InvalidConfiguration(f"no app is named, so no workflow is known: {HOW_TO_NAME_IT}")
+    assert settings.app is not None
     source = settings.source("app")
     where = f" (from {source})" if source else ""
     name, _, path = settings.app.partition(":")

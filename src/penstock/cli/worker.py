@@ -14,6 +14,11 @@ from penstock.cli.parameters import DURATION, WholeNumber
 @click.option("--processes", type=WholeNumber(1, 1000), default=1, show_default=True, metavar="N", help="How many.")
 @click.option("--grace", metavar="DURATION", help="How long running steps may take to finish when the worker stops.")
 @click.option("--stop-when-idle", type=DURATION, metavar="DURATION", help="End after so long without work.")
+@click.option(
+    "--delivery",
+    type=click.Choice(["embedded", "prefect"]),
+    help="Who runs the jobs: a loop of its own, or flow runs of Prefect.",
+)
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What is worth a line.")
 @click.option("--log-format", type=click.Choice(["plain", "json"]), help="Lines for people, or for programs.")
 @click.pass_obj
@@ -24,6 +29,7 @@ def worker(
     processes: int,
     grace: str | None,
     stop_when_idle: float | None,
+    delivery: str | None,
     log_level: str | None,
     log_format: str | None,
 ) -> int:
@@ -42,6 +48,7 @@ def worker(
         "queues": list(queues) or None,
         "concurrency": concurrency,
         "grace": grace,
+        "delivery": delivery,
         "log__level": log_level or ("warning" if call.quiet else None),
         "log__format": log_format or ("json" if call.json else None),
     }
@@ -49,5 +56,14 @@ def worker(
     if settings.app is None:
         raise InvalidConfiguration(f"a worker needs an app, which knows the workflows: {HOW_TO_NAME_IT}")
     start_logging(settings.log)
+    if settings.delivery == "prefect":
+        from penstock.cli.prefect_worker import serve_prefect
+
+        if processes != 1 or stop_when_idle is not None:
+            raise click.UsageError(
+                "--processes and --stop-when-idle are for the embedded delivery: under Prefect each flow run is a "
+                "process that ends by itself, and prefect.runs says how many there are at once"
+            )
+        return serve_prefect(settings, config=call.config, overrides=call.overrides(flags))
     told = orders(call.config, call.overrides(flags), stop_when_idle=stop_when_idle)
     return Supervisor(told, processes=processes, grace=settings.grace).run()

@@ -166,6 +166,13 @@ class OtelSettings(_Group):
     service_name: Annotated[str, Field(min_length=1)] = "penstock"
 
 
+class PrefectSettings(_Group):
+    """What Prefect is told: how often its schedule looks for work, and how many flow runs one worker runs at once."""
+
+    schedule_minutes: Annotated[int, Field(ge=1, le=59), BeforeValidator(_number)] = 10
+    runs: Annotated[int, Field(ge=1, le=1000), BeforeValidator(_number)] = 10
+
+
 class Settings(_Group):
     """The configuration in force. `source("store")` says where a value came from; None: it is the default."""
 
@@ -179,6 +186,7 @@ class Settings(_Group):
     retention: RetentionSettings = RetentionSettings()
     limits: Annotated[dict[str, int] | None, BeforeValidator(_limits)] = None
     fair_share: Annotated[float, Field(ge=0, lt=1), BeforeValidator(_number)] = 0.0
+    delivery: Literal["embedded", "prefect"] = "embedded"
     log: LogSettings = LogSettings()
     gemini: GeminiSettings = GeminiSettings()
     local_gemini: LocalGeminiSettings = LocalGeminiSettings()
@@ -186,6 +194,7 @@ class Settings(_Group):
     service: ServiceSettings = ServiceSettings()
     webhooks: Annotated[dict[str, WebhookSettings], BeforeValidator(_object)] = Field(default_factory=dict)
     otel: OtelSettings = OtelSettings()
+    prefect: PrefectSettings = PrefectSettings()
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 

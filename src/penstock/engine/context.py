@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
 
 from pydantic_core import from_json, to_json
 
 from penstock.engine.call import Call
+from penstock.engine.call import view as call_view
 from penstock.engine.clock import Clock
 from penstock.engine.errors import InvalidRequest, LostClaim
 from penstock.engine.identity import checked_key, made_storable
 from penstock.engine.model import Job, JobRow, view
 from penstock.engine.outcome import Move
 from penstock.engine.priority import Priority
+from penstock.engine.staging import Report, stage
 from penstock.engine.whereabouts import place_of
 from penstock.engine.workflow import Workflow, encode
 from penstock.store.protocol import Commit, Landed, Note, TakeLock
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
+
+T = TypeVar("T")
 
 log = logging.getLogger("penstock.step")
 
@@ -77,6 +81,16 @@ class Context:
             self._job = view(self._row)
         return self._job
 
+    @property
+    def epoch(self) -> int:
+        """The number of this claim: nobody who held the job before or will hold it after has the same."""
+        return self._row.epoch
+
+    @property
+    def scratch(self) -> Path:
+        """A folder of this job's own, in the home that its workers share. It is yours to make and to remove."""
+        return self._engine.outputs.root.parent / "scratch" / self._row.id
+
     def now(self) -> float:
         """Seconds since the epoch, by the injected clock."""
         return self._engine.clock.now()
@@ -113,6 +127,19 @@ class Context:
         if now - self._noted >= PROGRESS_EVERY:
             self._noted = now
             self._engine.note_progress(Note(self._row.id, self._row.epoch, self._progress))
+
+    async def part(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Do `work()` as a named part of this step. Where the delivery shows such parts it is seen there (a task run
+        of Prefect); what it returns or raises is the same everywhere."""
+        self._check_open()
+        watching = stage.get()
+        return await (work() if watching is None else watching.part(name, work))
+
+    async def show(self, report: Report) -> None:
+        """Let people see this where the delivery can show it (artifacts of Prefect). Nothing happens elsewhere."""
+        watching = stage.get()
+        if watching is not None:
+            await watching.show(report)
 
     async def checkpoint(self, payload: Any) -> None:
         """Make `payload` (and what was counted) durable now: after a crash this step begins with it. Raises
@@ -167,6 +194,16 @@ class Context:
         """Let a SQLAlchemy Core statement of your own join the step's commit: both are stored, or neither."""
         self._check_open()
         self._writes.append(statement)
+
+    async def read(self, statement: Any) -> list[tuple[Any, ...]]:
+        """The rows that a SQLAlchemy Core statement, SQL text, or `(text, values)` of your own gives. It sees what is
+        stored: not what this step wrote since its last checkpoint."""
+        return await self._engine.read(statement)
+
+    async def known_call(self, key: str, *, job: str | None = None) -> Call | None:
+        """The last attempt at this job's call of that key, or at another job's; None if it was never made."""
+        row = await self._engine.store.last_call(job or self._row.id, key)
+        return None if row is None else call_view(row)
 
     async def output(self, name: str, content: bytes | Callable[[BinaryIO], object]) -> str:
         """Write a file that becomes public, whole, when this step's outcome is stored. Returns its SHA-256."""

@@ -78,6 +78,8 @@ class OutputLedger(Protocol):
     """What the engine asks of `penstock.outputs`: files that become public with the commit of the step that wrote
     them."""
 
+    root: Path
+
     def connect(self, store: object, write: Callable[[Any], Awaitable[None]]) -> None: ...
 
     async def add(self, name: str, content: Any, *, tenant: str, job: str, epoch: int) -> tuple[Any, Any]: ...
@@ -158,6 +160,10 @@ class Engine(Membership):
             calls.connect(self)
         for workflow in workflows:
             self.add(workflow)
+
+    def claim_only(self, workflow: str) -> None:
+        """Claim jobs of this workflow alone. The others stay known, so that its steps can spawn jobs of theirs."""
+        self._known = (self.workflow(workflow).name,)
 
     async def advance_next(
         self,

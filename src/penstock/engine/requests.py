@@ -302,6 +302,10 @@ class Requests:
         gone: bool = await self.ask(RemoveSchedule(name, tenant), audit)
         return gone
 
+    async def read(self, statement: Any) -> list[tuple[Any, ...]]:
+        """The rows that a statement gives: SQLAlchemy Core, SQL text, or `(text, values)`."""
+        return await self.store.own_rows(statement)
+
     async def write(self, *statements: Any) -> None:
         """Carry out SQLAlchemy Core statements on tables of a pipeline's own, in one transaction."""
         await self.group.do(Write(statements))

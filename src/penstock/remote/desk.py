@@ -48,7 +48,7 @@ from penstock.engine.meters import KnownCall
 from penstock.engine.model import JobRow
 from penstock.remote.attic import Attic
 from penstock.remote.protocol import Accepted, Order, Plan, Remote
-from penstock.remote.tending import INTERRUPTED, Pace, Tending, collected_fact, proof_delay
+from penstock.remote.tending import INTERRUPTED, Pace, Tending, collected_fact, first_look, proof_delay
 from penstock.store.protocol import Intend, Intended, Learn
 
 log = logging.getLogger("penstock.remote")
@@ -306,7 +306,8 @@ class CallDesk:
         except Exception as error:
             return await self._nobody_knows(row, remote, error)
         if isinstance(answer, Accepted):
-            fact = Fact(call=row.id, kind="sent", provider_id=answer.provider_id, look_in=remote.poll_every)
+            look_in = first_look(remote, order.prepared)
+            fact = Fact(call=row.id, kind="sent", provider_id=answer.provider_id, look_in=look_in)
         else:
             fact = collected_fact(row.id, answer)
         told = await self.learn(fact)

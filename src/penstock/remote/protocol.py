@@ -47,7 +47,8 @@ class Order:
 class Plan:
     """What a call will take: counted before anything is paid. `estimate` is millionths of a dollar, input and the most
     output there can be; `priced` is False where nobody knows the price. `prepared` is small, is kept with the call, and
-    comes back with every later question."""
+    comes back with every later question. Two names in it are read by Penstock too: `poll_every`, the seconds between
+    polls of this call, always the same; and `overdue_after`. Each stands in for the remote's own."""
 
     model: str = ""
     estimate: int = 0

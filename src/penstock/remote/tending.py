@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from penstock.engine.call import LOOK_AGAIN_AFTER_ABSENCE, CallRow, Fact, may_turn_up
 from penstock.engine.engine import Engine
@@ -48,6 +50,39 @@ class Pace:
 def proof_delay(remote: Remote) -> float:
     """Seconds after `submit_before` from which a complete search that finds nothing proves that there is nothing."""
     return remote.submit_timeout + remote.listing_margin
+
+
+def first_look(remote: Remote, prepared: Mapping[str, Any]) -> float:
+    """Seconds until a call that was just sent is polled."""
+    return _told(prepared, "poll_every") or remote.poll_every
+
+
+def wait_after_look(remote: Remote, prepared: Mapping[str, Any], looks: int) -> float:
+    """Seconds until a call that still runs is polled again: as the call was told, else growing with every look."""
+    return _told(prepared, "poll_every") or _grown(remote.poll_every, remote.poll_at_most, looks)
+
+
+def wait_after_miss(remote: Remote, prepared: Mapping[str, Any], strikes: int) -> float:
+    """The same when a look told nothing. Grows in any case: strikes in a row end in quarantine, and at a steady pace of
+    seconds the other side's bad hour would be enough for that."""
+    first = first_look(remote, prepared)
+    return _grown(first, max(first, remote.poll_at_most), strikes)
+
+
+def overdue_after(remote: Remote, prepared: Mapping[str, Any]) -> float:
+    return _told(prepared, "overdue_after") or remote.overdue_after
+
+
+def _told(prepared: Mapping[str, Any], name: str) -> float | None:
+    """Whatever else a remote may keep under that name is not ours."""
+    value = prepared.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if 0 < value < math.inf else None
+
+
+def _grown(first: float, most: float, times: int) -> float:
+    return min(most, first * GROWTH ** min(times, 40))
 
 
 class Tending:
@@ -217,10 +252,11 @@ class Tending:
             await self._end(row, order, remote, Fact(call=row.id, kind=polled.state, error=polled.error))
 
     def _still_running(self, row: CallRow, remote: Remote, polled: Polled) -> Fact:
-        late = row.submitted is not None and self._now() - row.submitted > remote.overdue_after
+        allowed = overdue_after(remote, from_json(row.prepared))
+        late = row.submitted is not None and self._now() - row.submitted > allowed
         error = polled.error
         if late and error is None:
-            error = f"still running after {remote.overdue_after:g} s"
+            error = f"still running after {allowed:g} s"
         return Fact(
             call=row.id,
             kind="late" if late else "running",
@@ -258,7 +294,7 @@ class Tending:
             told = f"{why} ({row.strikes + 1} times in a row)"
             await self._tell(Fact(call=row.id, kind="doubted", error=told, intent=row.submit_before))
             return
-        wait = min(remote.poll_at_most, remote.poll_every * GROWTH ** min(row.strikes + 1, 40))
+        wait = wait_after_miss(remote, from_json(row.prepared), row.strikes + 1)
         await self._tell(Fact(call=row.id, kind="missed", error=why, look_in=self._jittered(wait)), row)
 
     async def _tell(self, fact: Fact, row: CallRow | None = None) -> None:
@@ -266,7 +302,7 @@ class Tending:
         await self._desk.learn(replace(fact, stopping=row is not None and bool(row.unwanted)))
 
     def _wait(self, row: CallRow, remote: Remote) -> float:
-        return self._jittered(min(remote.poll_at_most, remote.poll_every * GROWTH ** min(row.looks, 40)))
+        return self._jittered(wait_after_look(remote, from_json(row.prepared), row.looks))
 
     def _jittered(self, wait: float) -> float:
         return wait * (0.9 + 0.2 * self._engine.rng.random())

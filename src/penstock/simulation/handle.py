@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from penstock.engine.audit import AuditRow
 from penstock.engine.call import CallRow
@@ -142,6 +142,9 @@ class FaultyStore:
 
     async def logs(self, job_id: str, *, limit: int = 1000) -> list[LogLine]:
         return await self._read(lambda: self._inner.logs(job_id, limit=limit))
+
+    async def own_rows(self, statement: Any) -> list[tuple[Any, ...]]:
+        return await self._read(lambda: self._inner.own_rows(statement))
 
     async def backlog(self, most: int) -> int:
         return await self._read(lambda: self._inner.backlog(most))

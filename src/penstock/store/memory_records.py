@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.engine.audit import AuditEntry, AuditRow
-from penstock.engine.errors import NotFound, PenstockError
+from penstock.engine.errors import InvalidRequest, NotFound, PenstockError
 from penstock.engine.model import Event, JobRow
 from penstock.store.protocol import (
     AddMeters,
@@ -234,6 +234,9 @@ class MemoryRecords:
 
     async def logs(self, job_id: str, *, limit: int = 1000) -> list[LogLine]:
         return self.log_lines.get(job_id, [])[-limit:]
+
+    async def own_rows(self, statement: Any) -> list[tuple[Any, ...]]:
+        raise InvalidRequest("the memory store keeps no tables: use sqlite:///FILE or postgresql://…")
 
     async def backlog(self, most: int) -> int:
         return min(most, sum(row.phase == "ready" for row in self.rows.values()))

@@ -725,6 +725,10 @@ class Store(Protocol):
         """What the job's steps said last, oldest first; no more than `KEPT_LINES` are kept."""
         ...
 
+    async def own_rows(self, statement: Any) -> list[tuple[Any, ...]]:
+        """What a statement of a pipeline's own gives; `InvalidRequest` from a store that keeps no such tables."""
+        ...
+
     async def backlog(self, most: int) -> int:
         """How many jobs are claimable now; counts no further than `most`."""
         ...

@@ -24,6 +24,12 @@ UPRIGHT = 75.0
 DOUBTFUL = 60.0
 """Below this confidence a page may be upside down or on its side."""
 
+CLEAR = 90.0
+"""A page read with this confidence is cleanly printed: what can hardly be read on it is no print."""
+
+SMEAR = 40.0
+"""Below this confidence a block of a clean page is a smear, or the shadow at the edge of a book."""
+
 SMALLEST = 12
 """Pixels a side must have for a letter to be on it."""
 
@@ -34,7 +40,7 @@ def read_image(image: Image.Image, *, timeout: float, dpi: int | None = None, la
     until = time.monotonic() + timeout
     best = _read(image, timeout, dpi, languages)
     if not best.lines or best.confidence >= DOUBTFUL:
-        return best
+        return without_smears(best)
     for turn in (180, 90, 270):
         left = until - time.monotonic()
         if left < timeout / 2:
@@ -44,7 +50,19 @@ def read_image(image: Image.Image, *, timeout: float, dpi: int | None = None, la
             best = turned
         if best.confidence >= UPRIGHT:
             break
-    return best
+    return without_smears(best)
+
+
+def without_smears(page: Page) -> Page:
+    """The page without the letters that the engine sees in dirt. On a page that is hard to read all over, nothing is
+    left out: there a doubtful block may well be its text."""
+    if page.confidence < CLEAR:
+        return page
+    blocks: dict[int, list[Line]] = {}
+    for line in page.lines:
+        blocks.setdefault(line.block, []).append(line)
+    smears = {number for number, lines in blocks.items() if replace(page, lines=tuple(lines)).confidence < SMEAR}
+    return replace(page, lines=tuple(line for line in page.lines if line.block not in smears)) if smears else page
 
 
 def parse_tsv(text: str, width: int, height: int) -> Page:

@@ -63,7 +63,7 @@ class GeminiBatch:
         options = self._client.options(self._client.settings.create_timeout, body)
         create = self._create_embedding if prepared["kind"] == "embed" else self._create_generating
         with translated("create the batch", stake="work"):
-            job = await create(prepared["model"], prepared.get("input"), order.label, options)
+            job = await create(prepared["model"], prepared.get("input"), _display_name(order), options)
             if not job.name:
                 raise Ambiguous("create the batch: Gemini took it and did not say under which name")
             return Accepted(job.name)
@@ -72,6 +72,7 @@ class GeminiBatch:
         """Every page there is, to the end: the listing cannot be asked for a name. Nothing is proved by what another
         key does not see."""
         ours = order.prepared.get("account") == self._client.account
+        name = _display_name(order)
         found: list[Operation] = []
         token, tokens = "", set[str]()
         for _ in range(_MOST_PAGES):
@@ -83,7 +84,7 @@ class GeminiBatch:
                     raise
                 break
             operations = map(read_operation, page.get("operations") or ())
-            found += [operation for operation in operations if operation.label == order.label]
+            found += [operation for operation in operations if operation.label == name]
             token = str(page.get("nextPageToken") or "")
             if not token:
                 return _found(found, complete=ours)
@@ -166,6 +167,11 @@ class GeminiBatch:
             if error.code == 404:
                 return None
             raise
+
+
+def _display_name(order: Order) -> str:
+    """Under which it is created, and found again."""
+    return f"{order.prepared.get('display_prefix', '')}{order.label}"
 
 
 def _checked(provider_id: str) -> str:

@@ -7,15 +7,16 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from penstock.engine.call import Usage
 from penstock.engine.errors import InvalidRequest
 from penstock.remote.gemini.lines import SLICE, decoded, encoded, lines
 from penstock.remote.gemini.requests import PLACEHOLDER, mime_of, placeholders, uri_of
 from penstock.remote.gemini.rows import NOTHING, Kind
+from penstock.remote.gemini.settings import Seconds, Transfers
 from penstock.remote.gemini.shelf import Wanted
 from penstock.remote.gemini.tokens import input_tokens, output_tokens
 from penstock.remote.gemini.upload import Uploaded
@@ -24,6 +25,23 @@ from penstock.remote.prices import Price
 Mode = Literal["auto", "file", "inline"]
 
 LONGEST_KEY = 512
+LONGEST_PREFIX = 64
+
+
+def _sound_prefix(prefix: str) -> str:
+    """The batch is found again by its whole name, so nothing in it may be of a kind that is trimmed or rewritten."""
+    if not prefix.isprintable() or prefix != prefix.lstrip():
+        raise ValueError("must be printable characters, and not begin with a space")
+    return prefix
+
+
+def _option(default: Any) -> Any:
+    """Not written where it is not used: calls are known by a digest of their request, also those that were made before
+    there were options."""
+    return Field(default=default, exclude_if=lambda value: value == default)
+
+
+Prefix = Annotated[str, Field(max_length=LONGEST_PREFIX), AfterValidator(_sound_prefix)]
 
 
 class BatchRow(BaseModel):
@@ -40,6 +58,10 @@ class BatchRequest(BaseModel):
 
     A row names a local file as `penstock-file:NAME`: NAME is one of `uploads`, or a path in `uploads_folder`. Answers
     are held against `json_schema`.
+
+    `display_prefix` comes before our label in the batch's name at Gemini. `poll_every` is the seconds between polls of
+    this batch, always the same, and `overdue_after` those after which it is shown as overdue; None: as the settings
+    say. `transfers`: how its files are uploaded.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -53,12 +75,20 @@ class BatchRequest(BaseModel):
     uploads: dict[str, Path] = Field(default_factory=dict)
     uploads_folder: Path | None = None
     share_uploads: bool = False
+    display_prefix: Prefix = _option("")
+    poll_every: Seconds | None = _option(None)
+    overdue_after: Seconds | None = _option(None)
+    transfers: Transfers | None = _option(None)
 
     @model_validator(mode="after")
     def _one_source(self) -> BatchRequest:
         if (self.requests is None) == (self.file is None):
             raise ValueError("give either requests or a file of them")
         return self
+
+    def kept_options(self) -> dict[str, Any]:
+        """What is to be known of the batch as long as it lives, by whoever looks after it."""
+        return self.model_dump(include={"display_prefix", "poll_every", "overdue_after"})
 
     def wanted(self, name: str, mime: str | None) -> Wanted:
         """The local file a row names. Nothing outside of what the request declares can be reached."""

@@ -27,7 +27,7 @@ from penstock.engine.errors import InvalidConfiguration, PenstockError, RateLimi
 from penstock.engine.retry import Retry
 from penstock.remote.gemini.errors import refusal, translated
 from penstock.remote.gemini.lines import InThread
-from penstock.remote.gemini.settings import KEY_VARIABLES, GeminiSettings
+from penstock.remote.gemini.settings import KEY_VARIABLES, MOST_PARALLEL, GeminiSettings
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class GeminiClient:
             timeout=settings.request_timeout,
             follow_redirects=False,
             verify=tls or True,
-            limits=httpx2.Limits(max_connections=settings.upload_parallel + 32, keepalive_expiry=5.0),
+            limits=httpx2.Limits(max_connections=MOST_PARALLEL + 32, keepalive_expiry=5.0),
         )
         self.sdk = _sdk(settings, self._key, self.http, tls).aio
 
@@ -117,20 +117,24 @@ class GeminiClient:
             finally:
                 await response.aclose()
 
-    async def patiently(self, attempt: Callable[[], Awaitable[T]], *, attempts: int | None = None) -> T:
-        """Try until it works, `attempts` times at most, waiting longer each time; never for a create."""
+    async def patiently(
+        self, attempt: Callable[[], Awaitable[T]], *, attempts: int | None = None, backoff: float | None = None
+    ) -> T:
+        """Try until it works, `attempts` times at most, waiting `backoff` seconds and longer each time; never for a
+        create."""
         most = attempts or self.settings.attempts
         for failure in range(1, most + 1):
             try:
                 return await attempt()
             except Transient as error:
-                if failure == most or not await self.backed_off(failure, error):
+                if failure == most or not await self.backed_off(failure, error, backoff=backoff):
                     raise
         raise AssertionError("unreachable")
 
-    async def backed_off(self, failure: int, error: Transient) -> bool:
+    async def backed_off(self, failure: int, error: Transient, *, backoff: float | None = None) -> bool:
         """Wait after the n-th failure in a row. False: Gemini asks for more patience than is left here."""
-        policy = Retry(base=self.settings.retry_base, factor=2, cap=30, jitter=0.5)
+        base = backoff or self.settings.retry_base
+        policy = Retry(base=base, factor=2, cap=max(30.0, base), jitter=0.5)
         told = error.retry_after or 0.0 if isinstance(error, RateLimited) else 0.0
         if told > policy.cap:
             return False

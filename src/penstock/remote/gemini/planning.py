@@ -48,7 +48,7 @@ class Planning:
     async def plan(self, order: Order) -> Plan:
         request = checked(BatchRequest, order.request)
         digest: str | None = await self._client.in_thread(_digest, request, self._client.settings, self._client.account)
-        shelf = Shelf(self._client, order.folder, tenant=order.tenant)
+        shelf = Shelf(self._client, order.folder, tenant=order.tenant, transfers=request.transfers)
         await shelf.open()
         kept: Plan | None = await self._client.in_thread(_kept_plan, order.folder, digest)
         if kept is not None and self._stands(kept, shelf):
@@ -68,16 +68,18 @@ class Planning:
             "rows": counted.rows,
             "tokens": counted.usage.input,
             "account": self._client.account,
+            **request.kept_options(),
         }
-        expires = [file.expires for file in files.values()]
+        used = [*files.values()]
         if mode == "file":
             uploaded = await shelf.have(Wanted(order.folder / INPUT, _JSONL), title=order.label)
             prepared["input"] = uploaded.name
-            expires.append(uploaded.expires)
-        if expires:
+            used.append(uploaded)
+        if used:
             # A file must outlive the batch: from some moment on it is too late to begin one with these.
             soonest = self._client.clock.now() + _LEAST_WINDOW
-            prepared["submit_before"] = max(soonest, min(expires) - settings.files_live_for)
+            prepared["submit_before"] = max(soonest, min(file.expires for file in used) - settings.files_live_for)
+            prepared["uploaded"] = min(file.uploaded for file in used)
         plan = Plan(
             model=model,
             estimate=rounded_up(counted.charge),
@@ -90,12 +92,16 @@ class Planning:
             prepared=prepared,
         )
         await self._client.in_thread(_keep_plan, order.folder, digest, plan)
+        await shelf.drop_replaced(used)
         return plan
 
     def _stands(self, plan: Plan, shelf: Shelf) -> bool:
-        """A plan made before, while the files it uploaded are there and will live long enough."""
+        """A plan made before, while the files it uploaded are there, young enough, and will live long enough."""
         before = plan.prepared.get("submit_before")
-        return before is None or (shelf.stocked and self._client.clock.now() < before - _LEAST_WINDOW / 2)
+        if before is None:
+            return True
+        young = shelf.young(plan.prepared.get("uploaded", 0.0))
+        return shelf.stocked and young and self._client.clock.now() < before - _LEAST_WINDOW / 2
 
     async def _counted(self, request: BatchRequest, model: str) -> Counted:
         now, settings = self._client.clock.now(), self._client.settings

@@ -12,6 +12,7 @@ unknown     a line with no key, or with one that was not asked
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -32,6 +33,17 @@ _BLOCKS = frozenset({
     "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION",
 })  # fmt: skip
 _CUTS = frozenset({"MAX_TOKENS", "CONTINUATION"})
+_LOST_CODES = frozenset({3, 5, 7, 400, 403, 404, 410})
+"""INVALID_ARGUMENT, NOT_FOUND and PERMISSION_DENIED, as google.rpc and as HTTP say them: who may not see a file is not
+told whether there is one."""
+
+_A_FILE = re.compile(r"\bfiles?\b", re.IGNORECASE)
+_KEY = re.compile(r"\bAPI[ _-]?key\b", re.IGNORECASE)
+_LOST = re.compile(
+    r"permission to access the file\b|\b(may|does|do|did)(n't| not| no longer) exist|\bno longer (exists?|available)"
+    r"|\bnot found\b|\b(has|have|is|was|were|been) (expired|deleted)\b",
+    re.IGNORECASE,
+)
 _UNSAID = ("", "FINISH_REASON_UNSPECIFIED")
 
 
@@ -101,6 +113,15 @@ def classify(value: Mapping[str, Any], kind: Kind, schema: Schema | None = None)
     if not isinstance(response, Mapping):
         return Row(key, "invalid", error="the line has neither a response nor an error")
     return embedded(key, response) if kind == "embed" else answered(key, response, schema)
+
+
+def lost_file(row: Row) -> bool:
+    """Whether it failed because Gemini has not, or no longer, a file that the request names: with the file uploaded
+    anew it may work. A refusal of the key, the model or the project is none."""
+    told = row.error or ""
+    if row.outcome != "api_error" or (row.code is not None and row.code not in _LOST_CODES):
+        return False
+    return bool(_A_FILE.search(told) and _LOST.search(told) and not _KEY.search(told))
 
 
 def key_of(value: Mapping[str, Any]) -> str | None:

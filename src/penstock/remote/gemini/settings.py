@@ -47,6 +47,25 @@ Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=
 Caps = Annotated[dict[str, Annotated[int, Field(ge=1)]], BeforeValidator(_caps)]
 
 
+MOST_PARALLEL = 64
+
+Attempts = Annotated[int, Field(ge=1, le=20)]
+Parallel = Annotated[int, Field(ge=1, le=MOST_PARALLEL)]
+
+
+class Transfers(BaseModel):
+    """How one batch's files are uploaded, where it is to be done otherwise than the settings say: how often each
+    request is tried, the seconds before it is tried again (doubled every time), and how many files go at once. A file
+    that was uploaded more than `max_age` seconds before the batch is prepared (again) is uploaded anew."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    attempts: Attempts | None = None
+    backoff: Seconds | None = None
+    parallel: Parallel | None = None
+    max_age: Seconds | None = None
+
+
 class GeminiSettings(BaseModel):
     """`tier` is the billing tier of the project; it and `enqueued_tokens` (by model) say how much may be enqueued."""
 
@@ -79,9 +98,9 @@ class GeminiSettings(BaseModel):
     chunk_timeout: Seconds = 300.0
     transfer_timeout: Seconds = 3600.0
 
-    attempts: Annotated[int, Field(ge=1, le=20)] = 5
+    attempts: Attempts = 5
     retry_base: Seconds = 0.5
-    upload_parallel: Annotated[int, Field(ge=1, le=64)] = 8
+    upload_parallel: Parallel = 8
     upload_chunk: Annotated[int, Field(ge=256 * 1024, le=64 * _MIB, multiple_of=256 * 1024)] = 8 * _MIB
     files_live_for: Annotated[Seconds, Field(le=47.5 * 3600)] = 40 * 3600.0
 

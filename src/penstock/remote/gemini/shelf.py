@@ -1,7 +1,8 @@
 """The files one call has at Gemini: uploaded once, several at a time, remembered on the disk, deleted when it ends.
 
 What was uploaded is written down in the call's folder, so that preparing again after a crash, or while waiting for
-room, uploads nothing twice. A file that Google would delete before the batch can have read it is uploaded anew.
+room, uploads nothing twice. A file that Google would delete before the batch can have read it, or that is older than
+the batch wants, is uploaded anew.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from penstock.outputs.files import fingerprint
 from penstock.remote.gemini.client import GeminiClient
 from penstock.remote.gemini.errors import Refused
 from penstock.remote.gemini.lines import decoded, encoded, lines
+from penstock.remote.gemini.settings import Transfers
 from penstock.remote.gemini.upload import Uploaded, read_file, upload
 
 log = logging.getLogger("penstock.remote.gemini")
@@ -42,29 +44,39 @@ class Wanted:
 
 
 class Shelf:
-    def __init__(self, client: GeminiClient, folder: Path, *, tenant: str) -> None:
+    def __init__(self, client: GeminiClient, folder: Path, *, tenant: str, transfers: Transfers | None = None) -> None:
         self._client = client
+        self._transfers = transfers or Transfers()
+        self._parallel = self._transfers.parallel or client.settings.upload_parallel
         self._journal = folder / JOURNAL
         self._tenant = hashlib.sha256(tenant.encode()).hexdigest()[:8]
         self._known: dict[str, Uploaded] = {}
         self._at_gemini: dict[str, Uploaded] | None = None
+        self._own: set[str] = set()
+        self._replaced: set[str] = set()
 
     async def open(self) -> None:
         """Read what was uploaded before. One look tells whether it was deleted since."""
         entries = await self._client.in_thread(_read_journal, self._journal)
         if entries and await self._is_there(entries[-1][1].name):
             self._known = {mark: file for mark, file, _ in entries}
+            self._own = {file.name for _, file, shared in entries if not shared}
 
     @property
     def stocked(self) -> bool:
         return bool(self._known)
 
     def fresh(self, file: Uploaded) -> bool:
-        """Whether it outlives the batch."""
-        return file.expires - self._client.clock.now() >= self._client.settings.files_live_for
+        """Whether it outlives the batch, and is as young as the batch wants."""
+        now = self._client.clock.now()
+        return file.expires - now >= self._client.settings.files_live_for and self.young(file.uploaded)
+
+    def young(self, uploaded: float) -> bool:
+        max_age = self._transfers.max_age
+        return max_age is None or self._client.clock.now() - uploaded <= max_age
 
     async def have(self, wanted: Wanted, *, title: str | None = None) -> Uploaded:
-        """The file at Gemini, uploaded if it is not there or would not live long enough."""
+        """The file at Gemini, uploaded if it is not there, would not live long enough or is too old."""
         try:
             digest, size = await self._client.in_thread(fingerprint, wanted.path)
         except OSError as error:
@@ -78,9 +90,11 @@ class Shelf:
         label = title or f"penstock-{digest[:16]}-{self._tenant}"
         found = (await self._listed()).get(label) if wanted.shared else None
         if found is None or found.size != size or not self.fresh(found):
-            found = await upload(self._client, wanted.path, label=label, mime=wanted.mime)
+            found = await upload(self._client, wanted.path, label=label, mime=wanted.mime, transfers=self._transfers)
             if found.state == "PROCESSING":
                 found = await self._processed(found)
+        if known is not None and known.name in self._own:
+            self._replaced.add(known.name)
         self._known[mark] = found
         await self._client.in_thread(_append, self._journal, {"mark": mark, "shared": wanted.shared, **found.as_json()})
         return found
@@ -92,13 +106,20 @@ class Shelf:
             return name, await self.have(file)
 
         jobs = [partial(one, name, file) for name, file in wanted]
-        return dict(await in_parallel(self._client.settings.upload_parallel, jobs))
+        return dict(await in_parallel(self._parallel, jobs))
+
+    async def drop_replaced(self, used: Iterable[Uploaded]) -> None:
+        """Delete what was uploaded anew, now that nothing names it: a batch that waits for days would fill the storage
+        of the project."""
+        dropped = self._replaced - {file.name for file in used}
+        self._replaced.clear()
+        await in_parallel(self._parallel, [partial(delete_file, self._client, name) for name in sorted(dropped)])
 
     async def clear(self) -> None:
         """Delete what was uploaded for this call alone. What cannot be deleted goes by itself within two days."""
         entries = await self._client.in_thread(_read_journal, self._journal)
         own = [partial(delete_file, self._client, file.name) for _, file, shared in entries if not shared]
-        await in_parallel(self._client.settings.upload_parallel, own)
+        await in_parallel(self._parallel, own)
 
     async def _is_there(self, name: str) -> bool:
         try:
@@ -117,7 +138,7 @@ class Shelf:
             if seen.state == "FAILED":
                 raise Permanent(f"Gemini could not read {file.name}: {raw.get('error')}")
             if seen.state != "PROCESSING":
-                return seen
+                return replace(seen, uploaded=file.uploaded)
             await self._client.clock.sleep(2.0)
         raise Transient(f"Gemini is still reading {file.name}")
 

@@ -4,7 +4,8 @@ the rest is sent. Google's SDK starts from zero, and blocks the event loop while
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from penstock.remote.gemini.client import GeminiClient, failed
 from penstock.remote.gemini.errors import translated
 from penstock.remote.gemini.limits import FILE_BYTES, FILES_LIVE_FOR
 from penstock.remote.gemini.operation import moment
+from penstock.remote.gemini.settings import Transfers
 
 _RESTARTS = 2
 """How often an upload whose address Gemini forgot is begun again."""
@@ -22,35 +24,43 @@ _RESTARTS = 2
 
 @dataclass(slots=True, frozen=True)
 class Uploaded:
-    """A file at Gemini: `name` to speak of it, `uri` to use it in a request, and when it is deleted there."""
+    """A file at Gemini: `name` to speak of it, `uri` to use it in a request, when it is deleted there, and when it was
+    uploaded (0: nobody knows)."""
 
     name: str
     uri: str
     size: int
     expires: float
     state: str = "ACTIVE"
+    uploaded: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
-        return {"name": self.name, "uri": self.uri, "size": self.size, "expires": self.expires}
+        names = ("name", "uri", "size", "expires", "uploaded")
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Uploaded:
-        return cls(**{name: written[name] for name in ("name", "uri", "size", "expires")})
+        told = {name: written[name] for name in ("name", "uri", "size", "expires")}
+        return cls(**told, uploaded=written.get("uploaded", 0.0))
 
 
 class _Forgotten(Transient):
     """Gemini does not know the upload's address any more."""
 
 
-async def upload(client: GeminiClient, path: Path, *, label: str, mime: str) -> Uploaded:
+async def upload(
+    client: GeminiClient, path: Path, *, label: str, mime: str, transfers: Transfers | None = None
+) -> Uploaded:
     """The whole file, or an error. `label` is its display name."""
+    transfers = transfers or Transfers()
+    patiently = partial(client.patiently, attempts=transfers.attempts, backoff=transfers.backoff)
     size: int = (await client.in_thread(path.stat)).st_size
     if size > FILE_BYTES:
         raise InvalidRequest(f"{path.name} has {size} bytes, and Gemini takes {FILE_BYTES} at most: split it")
     for restart in range(_RESTARTS + 1):
         try:
-            address = await client.patiently(lambda: _started(client, path, size, label, mime))
-            return await _sent(client, address, path, size)
+            address = await patiently(lambda: _started(client, path, size, label, mime))
+            return await _sent(client, address, path, size, transfers)
         except _Forgotten:
             if restart == _RESTARTS:
                 raise
@@ -80,9 +90,10 @@ async def _started(client: GeminiClient, path: Path, size: int, label: str, mime
     return str(address)
 
 
-async def _sent(client: GeminiClient, address: str, path: Path, size: int) -> Uploaded:
+async def _sent(client: GeminiClient, address: str, path: Path, size: int, transfers: Transfers) -> Uploaded:
     """Chunk by chunk. Failures in a row are counted, not failures in all: a long upload may have many."""
     offset, failures = 0, 0
+    attempts, backoff = transfers.attempts or client.settings.attempts, transfers.backoff
     deadline = client.clock.monotonic() + client.settings.transfer_timeout
     while True:
         if client.clock.monotonic() > deadline:
@@ -97,9 +108,11 @@ async def _sent(client: GeminiClient, address: str, path: Path, size: int) -> Up
             raise
         except Transient as error:
             failures += 1
-            if failures >= client.settings.attempts or not await client.backed_off(failures, error):
+            if failures >= attempts or not await client.backed_off(failures, error, backoff=backoff):
                 raise
-        offset, done = await client.patiently(lambda: _received(client, address, path))
+        offset, done = await client.patiently(
+            lambda: _received(client, address, path), attempts=attempts, backoff=backoff
+        )
         if done is not None:
             return done
 
@@ -164,7 +177,9 @@ def _uploaded(client: GeminiClient, answer: Any) -> Uploaded:
     file = answer.get("file") if isinstance(answer, Mapping) else None
     if not isinstance(file, Mapping) or not file.get("name"):
         raise Transient("the upload ended, and Gemini did not say under which name")
-    return read_file(file, client.clock.now())
+    now = client.clock.now()
+    # By our own clock, as its age will be.
+    return replace(read_file(file, now), uploaded=now)
 
 
 def read_file(file: Mapping[str, Any], now: float) -> Uploaded:
@@ -176,6 +191,7 @@ def read_file(file: Mapping[str, Any], now: float) -> Uploaded:
         size=int(size) if size.isdigit() else 0,
         expires=moment(file.get("expirationTime")) or now + FILES_LIVE_FOR,
         state=str(file.get("state") or "ACTIVE"),
+        uploaded=moment(file.get("createTime")) or 0.0,
     )
 
 

@@ -275,3 +275,150 @@ DROP INDEX jobs_stopped;
 CREATE INDEX jobs_stopped ON jobs (status, id) WHERE status IN ('failed', 'paused', 'canceling', 'canceled');
 CREATE INDEX jobs_children ON jobs (parent, id) WHERE parent IS NOT NULL;
 UPDATE alembic_version SET version_num='0003' WHERE alembic_version.version_num = '0002';
+CREATE TABLE pages_attempts (
+    id BIGSERIAL NOT NULL,
+    ledger TEXT COLLATE "C" NOT NULL,
+    book TEXT COLLATE "C" NOT NULL,
+    number INTEGER NOT NULL,
+    key TEXT COLLATE "C" NOT NULL,
+    batch INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    counted INTEGER NOT NULL,
+    at FLOAT(53) NOT NULL,
+    type TEXT COLLATE "C" NOT NULL,
+    message TEXT COLLATE "C" NOT NULL,
+    raw TEXT COLLATE "C",
+    parsed TEXT COLLATE "C",
+    PRIMARY KEY (id)
+);
+CREATE INDEX pages_attempts_page ON pages_attempts (ledger, book, number, id);
+CREATE INDEX pages_attempts_time ON pages_attempts (ledger, id);
+CREATE TABLE pages_batches (
+    ledger TEXT COLLATE "C" NOT NULL,
+    number INTEGER NOT NULL,
+    job TEXT COLLATE "C" NOT NULL,
+    call TEXT COLLATE "C",
+    state TEXT COLLATE "C" NOT NULL,
+    size INTEGER NOT NULL,
+    ok INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    cost BIGINT NOT NULL,
+    created FLOAT(53) NOT NULL,
+    submitted FLOAT(53),
+    ended FLOAT(53),
+    outcome TEXT COLLATE "C",
+    errors TEXT COLLATE "C",
+    model TEXT COLLATE "C" NOT NULL,
+    prompt TEXT COLLATE "C" NOT NULL,
+    version TEXT COLLATE "C" NOT NULL,
+    generation TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (ledger, number)
+);
+CREATE INDEX pages_batches_active ON pages_batches (ledger, number) WHERE state <> 'ended';
+CREATE TABLE pages_books (
+    ledger TEXT COLLATE "C" NOT NULL,
+    book TEXT COLLATE "C" NOT NULL,
+    state TEXT COLLATE "C" NOT NULL,
+    school TEXT COLLATE "C" NOT NULL,
+    year INTEGER NOT NULL,
+    pages TEXT COLLATE "C" NOT NULL,
+    states TEXT COLLATE "C" NOT NULL,
+    total INTEGER NOT NULL,
+    done INTEGER NOT NULL,
+    flying INTEGER NOT NULL,
+    dead INTEGER NOT NULL,
+    found INTEGER NOT NULL,
+    served INTEGER NOT NULL,
+    label_seen BIGINT NOT NULL,
+    output_seen BIGINT NOT NULL,
+    PRIMARY KEY (ledger, book)
+);
+CREATE INDEX pages_books_dead ON pages_books (ledger, book) WHERE dead > 0;
+CREATE INDEX pages_books_flying ON pages_books (ledger, book) WHERE flying > 0;
+CREATE INDEX pages_books_found ON pages_books (ledger, book) WHERE found > 0;
+CREATE TABLE pages_failures (
+    ledger TEXT COLLATE "C" NOT NULL,
+    book TEXT COLLATE "C" NOT NULL,
+    number INTEGER NOT NULL,
+    key TEXT COLLATE "C" NOT NULL,
+    failures INTEGER NOT NULL,
+    batch_failures INTEGER NOT NULL,
+    file_failures INTEGER NOT NULL,
+    dead INTEGER NOT NULL,
+    type TEXT COLLATE "C" NOT NULL,
+    message TEXT COLLATE "C" NOT NULL,
+    at FLOAT(53) NOT NULL,
+    PRIMARY KEY (ledger, book, number)
+);
+CREATE INDEX pages_failures_dead ON pages_failures (ledger, dead, book, number);
+CREATE TABLE pages_flights (
+    ledger TEXT COLLATE "C" NOT NULL,
+    book TEXT COLLATE "C" NOT NULL,
+    number INTEGER NOT NULL,
+    key TEXT COLLATE "C" NOT NULL,
+    batch INTEGER NOT NULL,
+    image TEXT COLLATE "C" NOT NULL,
+    context TEXT COLLATE "C",
+    without TEXT COLLATE "C",
+    PRIMARY KEY (ledger, book, number)
+);
+CREATE INDEX pages_flights_batch ON pages_flights (ledger, batch);
+CREATE TABLE pages_folders (
+    ledger TEXT COLLATE "C" NOT NULL,
+    path TEXT COLLATE "C" NOT NULL,
+    seen BIGINT NOT NULL,
+    PRIMARY KEY (ledger, path)
+);
+CREATE TABLE pages_ignored (
+    ledger TEXT COLLATE "C" NOT NULL,
+    path TEXT COLLATE "C" NOT NULL,
+    reason TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (ledger, path)
+);
+CREATE TABLE pages_ledgers (
+    id TEXT COLLATE "C" NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    output_dir TEXT COLLATE "C" NOT NULL,
+    label_dir TEXT COLLATE "C" NOT NULL,
+    image_dir TEXT COLLATE "C" NOT NULL,
+    job TEXT COLLATE "C" NOT NULL,
+    scope TEXT COLLATE "C" NOT NULL,
+    on_dead TEXT COLLATE "C" NOT NULL,
+    most_failures INTEGER NOT NULL,
+    batches INTEGER NOT NULL,
+    scanned FLOAT(53),
+    created FLOAT(53) NOT NULL,
+    PRIMARY KEY (id),
+    UNIQUE (output_dir)
+);
+CREATE TABLE pages_ready (
+    ledger TEXT COLLATE "C" NOT NULL,
+    book TEXT COLLATE "C" NOT NULL,
+    number INTEGER NOT NULL,
+    remaining INTEGER NOT NULL,
+    served INTEGER NOT NULL,
+    PRIMARY KEY (ledger, book, number)
+);
+CREATE INDEX pages_ready_order ON pages_ready (ledger, remaining DESC, served, book, number);
+CREATE TABLE pages_staged (
+    ledger TEXT COLLATE "C" NOT NULL,
+    book TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    file TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (ledger, book, name)
+);
+CREATE TABLE pages_wishes (
+    id TEXT COLLATE "C" NOT NULL,
+    ledger TEXT COLLATE "C" NOT NULL,
+    kind TEXT COLLATE "C" NOT NULL,
+    detail TEXT COLLATE "C" NOT NULL,
+    actor TEXT COLLATE "C" NOT NULL,
+    at FLOAT(53) NOT NULL,
+    PRIMARY KEY (id)
+);
+CREATE INDEX pages_wishes_ledger ON pages_wishes (ledger, id);
+CREATE VIEW active_batches AS SELECT b.ledger, COALESCE(c.provider_id, b.call, '') AS batch_id, b.number, b.state, b.size, b.created, b.submitted FROM pages_batches b LEFT JOIN calls c ON c.id = b.call WHERE b.state <> 'ended';
+CREATE VIEW batch_record_keys AS SELECT f.ledger, COALESCE(c.provider_id, b.call, '') AS batch_id, f.key AS record_key FROM pages_flights f JOIN pages_batches b ON b.ledger = f.ledger AND b.number = f.batch LEFT JOIN calls c ON c.id = b.call;
+CREATE VIEW inflight_records AS SELECT ledger, key AS record_key FROM pages_flights;
+CREATE VIEW failure_counts AS SELECT ledger, key AS record_key, failures FROM pages_failures;
+UPDATE alembic_version SET version_num='0004' WHERE alembic_version.version_num = '0003';

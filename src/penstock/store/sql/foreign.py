@@ -10,6 +10,8 @@ from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql import ClauseElement
 
+from penstock.engine.errors import InvalidRequest
+
 
 @lru_cache(maxsize=4)
 def _dialect(name: str) -> Dialect:
@@ -24,11 +26,13 @@ def _dialect(name: str) -> Dialect:
 
 def compiled(statement: Executable | str | tuple[str, dict[str, Any]], dialect: str) -> tuple[str, tuple[Any, ...]]:
     """SQL text and its positional values, as the driver takes them. Plain text takes `:name` parameters beside it."""
+    if isinstance(statement, str | tuple):
+        written, given = (statement, {}) if isinstance(statement, str) else statement
+        sql, names = _prepared(written, dialect)
+        if missing := [name for name in names if name not in given]:
+            raise InvalidRequest(f"the statement has no value for :{missing[0]}")
+        return sql, tuple([given[name] for name in names])
     clause: Any = statement
-    if isinstance(statement, str):
-        clause = text(statement)
-    elif isinstance(statement, tuple):
-        clause = text(statement[0]).bindparams(**statement[1])
     assert isinstance(clause, ClauseElement)
     options = {} if isinstance(clause, ExecutableDDLElement) else {"compile_kwargs": {"render_postcompile": True}}
     done: Any = clause.compile(dialect=_dialect(dialect), **options)  # type: ignore[arg-type]
@@ -38,6 +42,14 @@ def compiled(statement: Executable | str | tuple[str, dict[str, Any]], dialect: 
     processors = done._bind_processors
     order = done.positiontup or []
     return str(done), tuple(processors[name](values[name]) if name in processors else values[name] for name in order)
+
+
+@lru_cache(maxsize=500)
+def _prepared(written: str, dialect: str) -> tuple[str, tuple[str, ...]]:
+    """Plain text as the driver takes it, and the names of its values in their order. The same text comes again and
+    again."""
+    done: Any = text(written).compile(dialect=_dialect(dialect))
+    return str(done), tuple(done.positiontup or ())
 
 
 def _defaults(done: Any) -> dict[str, Any]:

@@ -132,6 +132,11 @@ class PostgresStore(Reading):
     async def rows(self, sql: str, args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         return await self._readers.fetch(_numbered(sql), args)
 
+    async def own_rows(self, statement: Any) -> list[tuple[Any, ...]]:
+        from penstock.store.sql.foreign import compiled
+
+        return await self._readers.fetch(*compiled(statement, "postgresql"))
+
     def day_of(self, column: str) -> str:
         return f"CAST(floor({column} / 86400) AS bigint)"
 

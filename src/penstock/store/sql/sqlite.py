@@ -37,6 +37,7 @@ from penstock.store import migrations
 from penstock.store.protocol import (
     Applied,
     Beat,
+    Commit,
     Leave,
     Op,
     RetryBatch,
@@ -57,6 +58,9 @@ T = TypeVar("T")
 OLDEST_SQLITE = (3, 35, 0)
 MANY_JOBS = 2000
 """A submit of more than this is carried out off the event loop."""
+
+MANY_STATEMENTS = 50
+"""And so is the commit of a step that wrote more statements of its own than this."""
 
 LOCK_PATIENCE = 30.0
 """Seconds to wait for another process's transaction before saying that the store is unavailable."""
@@ -178,6 +182,11 @@ class SqliteStore(Reading):
         self._opened(self._write)
         with _translated(self.url):
             return await self._off_loop(self._readers, self._answer, sql, args)
+
+    async def own_rows(self, statement: Any) -> list[tuple[Any, ...]]:
+        from penstock.store.sql.foreign import compiled
+
+        return await self.rows(*compiled(statement, "sqlite"))
 
     def _answer(self, sql: str, args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         """The connection that was used last is used first: what it has read is still at hand."""
@@ -400,7 +409,8 @@ def _takes_long(op: Op) -> bool:
     """Operations whose size the caller or the store's content decides."""
     op = unwrapped(op)
     return type(op) in (Tidy, SetLimits, SetBudget, RetryBatch, Leave, Write) or (
-        type(op) is Submit and len(op.jobs) > MANY_JOBS
+        (type(op) is Submit and len(op.jobs) > MANY_JOBS)
+        or (type(op) is Commit and len(op.move.writes) > MANY_STATEMENTS)
     )
 
 

@@ -1,0 +1,110 @@
+"""The long-lived side: registers a deployment for every workflow, has Prefect's runner carry out their flow runs, and
+looks every few seconds for work that no run was started for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from prefect.client.orchestration import get_client
+from prefect.deployments.runner import RunnerDeployment
+from prefect.flows import Flow
+from prefect.runner import Runner
+from prefect.types.entrypoint import EntrypointType
+
+from penstock.delivery.prefect.naming import DEPLOYMENT, api_url
+from penstock.delivery.prefect.starting import FlowRuns
+from penstock.delivery.prefect.waiting import drop_missed
+from penstock.engine.engine import Engine
+from penstock.engine.errors import InvalidConfiguration, StoreError
+
+log = logging.getLogger("penstock.worker")
+
+LOOK_FOR_RUNS_EVERY = 2
+SWEEP_EVERY = 5.0
+MISSED = 60.0
+
+
+def deployments(
+    flows: Mapping[str, Flow[Any, Any]], *, config: str | None, schedule_minutes: int
+) -> list[RunnerDeployment]:
+    """One for each workflow. Prefect limits nothing: what runs at once is the engine's to say."""
+    return [
+        RunnerDeployment.from_flow(
+            flow,
+            DEPLOYMENT,
+            cron=f"*/{schedule_minutes} * * * *",
+            parameters={"workflow": workflow, "config": config},
+            description=f"Advances the jobs of the Penstock workflow {workflow!r}.",
+            tags=["penstock"],
+            entrypoint_type=EntrypointType.MODULE_PATH,
+        )
+        for workflow, flow in flows.items()
+    ]
+
+
+async def check_api() -> None:
+    """A clear word where there is no Prefect to talk to."""
+    url = api_url()
+    async with get_client() as client:
+        problem = await client.api_healthcheck()
+    if problem is not None:
+        raise InvalidConfiguration(
+            f"Prefect's API at {url} does not answer ({problem}): start it with `prefect server start`, "
+            "or set PREFECT_API_URL to where it is"
+        )
+
+
+async def serve(engine: Engine, made: Sequence[RunnerDeployment], *, runs: int, stopping: asyncio.Event) -> None:
+    """Until `stopping` is set; flow runs that are under way then are asked to hand back what they hold."""
+    runner = _Runner(stopping, name=DEPLOYMENT, limit=runs, query_seconds=LOOK_FOR_RUNS_EVERY, pause_on_shutdown=False)
+    ids = [await runner.aadd_deployment(deployment) for deployment in made]
+    async with get_client() as client:
+        for deployment_id in ids:
+            await drop_missed(client, deployment_id, older_than=MISSED)
+    serving = asyncio.create_task(runner.start(), name="penstock-prefect-runner")
+    pumping = asyncio.create_task(_pump(engine), name="penstock-prefect-pump")
+    told = asyncio.create_task(stopping.wait())
+    for deployment in made:
+        log.info("deployment %s/%s is served", deployment.flow_name, deployment.name)
+    try:
+        await asyncio.wait([serving, told], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (pumping, told):
+            task.cancel()
+        if not serving.done() and runner.started:
+            log.info("stopping: flow runs hand back what they hold")
+            await runner.astop()
+        serving.cancel()
+        await asyncio.gather(pumping, told, return_exceptions=True)
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+
+
+class _Runner(Runner):
+    """Prefect's own, but that SIGTERM is for us to heed."""
+
+    def __init__(self, stopping: asyncio.Event, **options: Any) -> None:
+        super().__init__(**options)
+        self._loop_of_ours = asyncio.get_running_loop()
+        self._told_to_stop = stopping
+
+    def handle_sigterm(self, *args: Any, **kwargs: Any) -> None:
+        self._loop_of_ours.call_soon_threadsafe(self._told_to_stop.set)
+
+
+async def _pump(engine: Engine) -> None:
+    """Schedules, dead workers, work that fell due: each gets a flow run, where none takes care of it."""
+    flow_runs = FlowRuns(engine, only_idle=True)
+    try:
+        while True:
+            try:
+                await engine.sweep()
+            except StoreError as error:
+                log.warning("sweep: %s", error)
+            await engine.clock.sleep(SWEEP_EVERY)
+    finally:
+        await flow_runs.close()

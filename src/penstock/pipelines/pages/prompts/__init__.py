@@ -1,0 +1,1 @@
+"""What Gemini is asked about a page: the templates, the schemas of the answers, and what is told of the page before."""
