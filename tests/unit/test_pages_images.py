@@ -59,6 +59,14 @@ def test_a_folder_is_no_image_and_a_link_is(tmp_path: Path) -> None:
     assert find_image(tmp_path / "root", PAGE) == link
 
 
+def test_an_image_that_cannot_be_reached_is_there_and_says_why(tmp_path: Path) -> None:
+    loop = put(tmp_path, "0014.jpg")
+    loop.unlink()
+    loop.symlink_to(loop)
+    assert find_image(tmp_path, PAGE) == loop
+    assert image_problem(loop) == "the image 0014.jpg cannot be read: Too many levels of symbolic links"
+
+
 @pytest.mark.parametrize("name", ["..", ".", "", "a/b", "../..", "a\x00b"])
 def test_no_name_leads_out_of_the_root(tmp_path: Path, name: str) -> None:
     (tmp_path / "root").mkdir()

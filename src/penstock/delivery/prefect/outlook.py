@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from penstock.engine.call import UNDER_WAY
 from penstock.engine.engine import Engine
@@ -33,11 +34,16 @@ async def until_next(engine: Engine, workflow: str, queues: Collection[str]) -> 
 
 
 async def alive_for(engine: Engine, workflow: str) -> list[WorkerRow]:
-    """The workers that take this workflow's jobs, the one that came first at the head."""
+    """The workers that take this workflow's jobs, the one that came first at the head. One that serves no queue only
+    has others do the work."""
     now = await engine.store.now()
     alive = [
         worker
         for worker in await engine.store.workers()
-        if worker.expires > now and workflow in told_by(worker).get("workflows", ()) and not is_dead(told_by(worker))
+        if worker.expires > now and _takes(told_by(worker), workflow) and not is_dead(told_by(worker))
     ]
     return sorted(alive, key=lambda worker: (worker.started, worker.id))
+
+
+def _takes(told: Mapping[str, Any], workflow: str) -> bool:
+    return workflow in told.get("workflows", ()) and bool(told.get("queues"))

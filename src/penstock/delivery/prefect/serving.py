@@ -97,7 +97,9 @@ class _Runner(Runner):
 
 
 async def _pump(engine: Engine) -> None:
-    """Schedules, dead workers, work that fell due: each gets a flow run, where none takes care of it."""
+    """Schedules, dead workers, work that fell due: each gets a flow run, where none takes care of it. People see that
+    somebody is there: a worker without a queue, which takes no job itself."""
+    await engine.enlist()
     flow_runs = FlowRuns(engine, only_idle=True)
     try:
         while True:

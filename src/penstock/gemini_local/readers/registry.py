@@ -21,7 +21,10 @@ log = logging.getLogger(__name__)
 
 GROUP = "penstock.readers"
 
-BUILT_IN: tuple[str, ...] = ("penstock.gemini_local.readers.transcription:READERS",)
+BUILT_IN: tuple[str, ...] = (
+    "penstock.gemini_local.readers.transcription:READERS",
+    "penstock.pipelines.pages.reader:READERS",
+)
 """Readers that ship with Penstock, as `module:name`; loaded before those of plugins, with the same care."""
 
 WAY_OUT = (

@@ -185,7 +185,7 @@ def _mended(row: Row, prompt: LoadedPrompt, message: str) -> tuple[Any, rules.Fa
     fenced = _FENCE.match(row.text or "")
     try:
         data = json.loads(fenced[1] if fenced else row.text or "")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None, "invalid_json", message
     wrong = prompt.validate(data)
     return (data, None, "") if wrong is None and fenced else (None, "schema", wrong or message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import io
 import math
@@ -69,10 +70,15 @@ def _in_any_case(folder: Path, name: str) -> Path | None:
 
 
 def _is_file(path: Path) -> bool:
+    """What is there but cannot be reached counts: `image_problem` says why, where "missing" would mislead."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.ELOOP):
+            return True
+        raise
 
 
 def image_problem(path: Path) -> str | None:
@@ -122,7 +128,7 @@ async def readable(path: Path, workspace: Path, *, pool: ProcessPool | None = No
     except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
         raise UnreadableImage(f"the image {path.name} cannot be read: {error.strerror}") from error
     target = workspace / f"{digest}.png"
-    if await asyncio.to_thread(_is_file, target):
+    if await asyncio.to_thread(target.is_file):
         return target
     if size > LARGEST_TIFF:
         most = LARGEST_TIFF / 1e6

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic_core import from_json, to_json
 
+from penstock.engine.identity import made_storable
 from penstock.pipelines.pages import rules
 from penstock.pipelines.pages.model import OnDeadPage, PageIdentifier
 from penstock.pipelines.pages.rules import Head, Numbering, Strikes
 from penstock.pipelines.pages.walk import Known, Sighting
-
-Statement = tuple[str, dict[str, Any]]
 
 MOST_NAMED = 500
 """Values in one `IN (…)`."""
@@ -124,7 +124,6 @@ class Ledger:
     id: str
     desk: Desk
     on_dead: OnDeadPage = "block"
-    _writes: list[Statement] = field(default_factory=list)
 
     def write(self, sql: str, **values: Any) -> None:
         self.desk.write((sql, {**values, "ledger": self.id}))
@@ -184,7 +183,7 @@ class Ledger:
             self.write(
                 "INSERT INTO pages_ignored (ledger, path, reason) VALUES (:ledger, :path, :reason)"
                 " ON CONFLICT (ledger, path) DO UPDATE SET reason = excluded.reason",
-                path=path,
+                path=made_storable(path),
                 reason=reason,
             )
 
@@ -422,7 +421,8 @@ class Ledger:
             "INSERT INTO pages_failures (ledger, book, number, key, failures, batch_failures, file_failures, dead,"
             " type, message, at) VALUES (:ledger, :book, :number, :key, :failures, :batches, :files, :dead, :type,"
             " :message, :now) ON CONFLICT (ledger, book, number) DO UPDATE SET key = excluded.key,"
-            " failures = excluded.failures, batch_failures = excluded.batch_failures, file_failures = excluded.file_failures, dead = excluded.dead,"
+            " failures = excluded.failures, batch_failures = excluded.batch_failures,"
+            " file_failures = excluded.file_failures, dead = excluded.dead,"
             " type = excluded.type, message = excluded.message, at = excluded.at",
             book=failure.book,
             number=page.page,
@@ -502,4 +502,9 @@ def _kept(text: str | None, most: int = LONGEST_KEPT) -> str | None:
 
 
 def _left_out(book: str, names: Iterable[str]) -> dict[str, str]:
-    return {f"{book}/{name}.json": "no page number, or a number that is there already" for name in names}
+    some = islice(names, MOST_LEFT_OUT)
+    return {f"{book}/{name}.json": "no page number, or a number that is there already" for name in some}
+
+
+MOST_LEFT_OUT = 100
+"""Files of one book that are named as left out."""

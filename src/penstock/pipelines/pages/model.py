@@ -10,11 +10,20 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 OnDeadPage = Literal["block", "skip"]
 
 Seconds = Annotated[float, Field(gt=0, le=30 * 86_400)]
+
+
+def _one_folder(name: str) -> str:
+    if name in ("", ".", "..") or "/" in name or "\x00" in name:
+        raise ValueError(f"{name!r} is no name of a folder")
+    return name
+
+
+FolderName = Annotated[str, AfterValidator(_one_folder)]
 
 
 class PageIdentifier(BaseModel):
@@ -22,10 +31,10 @@ class PageIdentifier(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    state: str
-    school: str
-    year: int
-    page: int
+    state: FolderName
+    school: FolderName
+    year: Annotated[int, Field(ge=0, le=9999)]
+    page: Annotated[int, Field(ge=0, le=999_999_999)]
     name: str = ""
 
     @model_validator(mode="after")
@@ -142,6 +151,8 @@ class Model(_Group):
     @classmethod
     def _in_rests_words(cls, config: dict[str, Any]) -> dict[str, Any]:
         told = {_camel(name): value for name, value in config.items()}
+        if len(told) < len(config):
+            raise ValueError("a setting stands there twice, in both spellings")
         for name in ("responseSchema", "responseJsonSchema", "responseMimeType", "candidateCount"):
             if name in told:
                 raise ValueError(f"{name} is decided by the prompt: leave it out")
@@ -180,7 +191,7 @@ class Prompt(_Group):
 
 
 class Budget(_Group):
-    max_usd: Annotated[float, Field(gt=0)] | None = None
+    max_usd: Annotated[float, Field(gt=0, le=10_000_000, allow_inf_nan=False)] | None = None
 
 
 class Prefect(_Group):

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from penstock.gemini_local.backend import Answer, CannotAnswer, Prompt
 from penstock.gemini_local.readers import Documents, Page, Reader, attachments, paged
 from penstock.pipelines.pages.prompts.catalogue import CataloguePage, Course, PageKind, TextBlock
-from penstock.pipelines.pages.reading_layout import Layout, Piece, layout
-from penstock.pipelines.pages.reading_rules import Kind, Standing, described, heading_kinds, listed
+from penstock.pipelines.pages.reader_layout import Layout, Piece, layout
+from penstock.pipelines.pages.reader_rules import Kind, Standing, described, heading_kinds, listed
 
-_COURSE_BEFORE = re.compile(r"^- .*\(department: (.*); level: (.*); term: (.*)\)$", re.M)
+_COURSE_BEFORE = re.compile(r"^- (.*) \(department: (.*); level: (.*); term: (.*)\)$", re.M)
 _TOLD = "Its last courses:"
 
 _KINDS: tuple[tuple[str, PageKind], ...] = (
@@ -29,6 +29,8 @@ _KINDS: tuple[tuple[str, PageKind], ...] = (
 )
 
 _MANY_WORDS = 80
+_LONGEST_HEADING = 8
+"""Words of a line that is taken for a heading although its place on the page is not known."""
 
 
 async def read_catalogue(prompt: Prompt, documents: Documents) -> Answer:
@@ -43,13 +45,26 @@ async def read_catalogue(prompt: Prompt, documents: Documents) -> Answer:
 
 
 def before(text: str) -> dict[Kind, str]:
-    """What the last course of the page before stood under, as the prompt tells it."""
+    """Under which headings the page before ended, as the prompt tells it: those of its last course, and what its last
+    lines show to have come after that."""
+    standing = Standing()
     _, told, rest = text.rpartition(_TOLD)
     courses = _COURSE_BEFORE.findall(rest) if told else []
-    if not courses:
-        return {}
-    kinds: tuple[Kind, ...] = ("department", "level", "term")
-    return {kind: value for kind, value in zip(kinds, courses[-1], strict=True) if value not in ("", "none")}
+    name = ""
+    if courses:
+        name, *values = courses[-1]
+        kinds: tuple[Kind, ...] = ("department", "level", "term")
+        for kind, value in zip(kinds, values, strict=True):
+            if value not in ("", "none"):
+                standing.hold(kind, value)
+    end = re.search(r"<end_of_page_before>\n(.*?)\n</end_of_page_before>", text, re.S)
+    lines = end[1].splitlines() if end else []
+    last = max((place for place, line in enumerate(lines) if name and name in line), default=-1)
+    for line in lines[last + 1 :]:
+        if len(line.split()) <= _LONGEST_HEADING and (named := heading_kinds(line)):
+            for kind, words in named:
+                standing.hold(kind, words)
+    return dict(standing.held)
 
 
 def catalogue_page(page: Page, inherited: dict[Kind, str] | None = None) -> CataloguePage:
@@ -60,8 +75,10 @@ def catalogue_page(page: Page, inherited: dict[Kind, str] | None = None) -> Cata
     standing = Standing()
     if goes_on is not False:
         for kind, words in (inherited or {}).items():
-            standing.hold(kind, words)
-    if seen.head and heading_kinds_of_studies(seen.head):
+            # Courses in paragraphs say themselves for whom they are, so the last one's class is not the next one's.
+            if kind == "department" or (seen.pieces and seen.pieces[0].kind != "paragraph"):
+                standing.hold(kind, words)
+    if seen.head and re.search(_KINDS[-1][0], seen.head, re.I):
         standing.studies = True
     courses = _courses(seen.pieces, standing)
     blocks = [TextBlock(kind="page_number", text=seen.number)] if seen.number else []
@@ -75,11 +92,6 @@ def catalogue_page(page: Page, inherited: dict[Kind, str] | None = None) -> Cata
         courses=courses,
         continues=goes_on,
     )
-
-
-def heading_kinds_of_studies(head: str) -> bool:
-    """Whether a running head says that courses stand below it."""
-    return bool(re.search(_KINDS[-1][0], head, re.I))
 
 
 def _courses(pieces: Sequence[Piece], standing: Standing) -> list[Course]:

@@ -333,7 +333,7 @@ def _on_disk(
 def _read(path: Path) -> tuple[Any, dict[str, Any] | None]:
     try:
         return split_provenance(json.loads(path.read_bytes()))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None, None
 
 

@@ -15,13 +15,14 @@ from pathlib import Path
 from penstock.engine.context import Context
 from penstock.gemini import BatchRequest, BatchRow, Transfers, file, generate_request
 from penstock.pipelines.pages import rules
-from penstock.pipelines.pages.images import UnreadableImage, find_image, image_problem, readable
+from penstock.pipelines.pages.images import UnreadableImage, find_image, image_mime, image_problem, readable
 from penstock.pipelines.pages.ledger import BatchRow as Batch
 from penstock.pipelines.pages.ledger import Book, Failure, Flight, Ledger
 from penstock.pipelines.pages.model import PageIdentifier, Run
 from penstock.pipelines.pages.prompts.context import PageContext, context_of, split_provenance
 from penstock.pipelines.pages.prompts.registry import LoadedPrompt
 from penstock.remote.gemini.requests import mime_of
+from penstock.remote.pool import ProcessPool
 
 
 @dataclass(slots=True, frozen=True)
@@ -31,6 +32,7 @@ class _Inspected:
     book: str
     number: int
     image: Path | None
+    tiff: bool
     problem: str | None
     context: PageContext | None
     unread: bool
@@ -55,7 +57,8 @@ async def choose(ctx: Context, ledger: Ledger, run: Run, prompt: LoadedPrompt, n
     strikes = await ledger.strikes(list(books))
     changes: dict[str, dict[int, str]] = {}
     flights: list[Flight] = []
-    for found in inspected:
+    images = await _images(inspected, workspace)
+    for found, (image, problem) in zip(inspected, images, strict=True):
         book = books[found.book]
         page = book.page(found.number)
         letters = changes.setdefault(found.book, {})
@@ -63,7 +66,6 @@ async def choose(ctx: Context, ledger: Ledger, run: Run, prompt: LoadedPrompt, n
             letters[found.number - 1] = rules.WORK
             ctx.log.warning("%s: its output cannot be read any more, so it is work again", _before(book, found.number))
             continue
-        image, problem = await _usable(found, workspace)
         if image is None:
             judged = rules.judge(
                 strikes.get((found.book, found.number), rules.Strikes()),
@@ -105,7 +107,7 @@ def request_for(run: Run, prompt: LoadedPrompt, batch: Batch, flights: Sequence[
     for flight in flights:
         context = None if flight.context is None else PageContext.model_validate_json(flight.context)
         words = prompt.render(PageIdentifier.parse(flight.key), context, skipped=flight.without)
-        image = file(flight.key, mime_of(flight.image))
+        image = file(flight.key, _mime(Path(flight.image)))
         request = generate_request([image, words], schema=prompt.json_schema, config=json.loads(batch.generation))
         request["generationConfig"] = {
             **json.loads(batch.generation),
@@ -138,27 +140,44 @@ def _inspect(run: Run, books: dict[str, Book], wanted: Sequence[tuple[str, int]]
         book = books[name]
         image = find_image(run.paths.image_source_dir, book.page(number))
         problem = None if image is None else image_problem(image)
+        tiff = image is not None and problem is None and _mime(image) == "image/tiff"
         context, unread = None, False
         before = _chained_before(book, number)
         if before is not None and rules.state_of(book.numbering, book.states, before) in (rules.DONE, rules.FOUND):
             output = run.paths.output_dir / name / f"{book.numbering.name(before)}.json"
             try:
                 context = context_of(split_provenance(json.loads(output.read_bytes()))[0])
-            except (OSError, ValueError):
+            except (OSError, ValueError, RecursionError):
                 unread = True
-        found.append(_Inspected(name, number, image, problem, context, unread))
+        found.append(_Inspected(name, number, image, tiff, problem, context, unread))
     return found
 
 
-async def _usable(found: _Inspected, workspace: Path) -> tuple[Path | None, str]:
+async def _images(inspected: Sequence[_Inspected], workspace: Path) -> list[tuple[Path | None, str]]:
+    """What is sent for each page, or why nothing can be. Processes are started only for what must be converted."""
+    async with ProcessPool(workers=2) as pool:
+        return [await _usable(found, workspace, pool) for found in inspected]
+
+
+async def _usable(found: _Inspected, workspace: Path, pool: ProcessPool) -> tuple[Path | None, str]:
     if found.image is None:
         return None, "there is no image of the page"
     if found.problem is not None:
-        return None, f"its image cannot be sent: {found.problem}"
+        return None, found.problem
+    if not found.tiff:
+        return found.image, ""
     try:
-        return await readable(found.image, workspace), ""
+        return await readable(found.image, workspace, pool=pool), ""
     except UnreadableImage as error:
-        return None, f"its image cannot be read: {error}"
+        return None, str(error)
+
+
+def _mime(image: Path) -> str:
+    """By what is in it, whatever it is called; one that is gone this moment is missed when it is uploaded."""
+    try:
+        return image_mime(image) or mime_of(image.name)
+    except OSError:
+        return mime_of(image.name)
 
 
 def _chained_before(book: Book, number: int) -> int | None:

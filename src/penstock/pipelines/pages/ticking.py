@@ -168,7 +168,7 @@ def _judge_found(run: Run, books: Sequence[Book], prompt: LoadedPrompt) -> list[
             path = run.paths.output_dir / book.book / f"{book.numbering.name(number)}.json"
             try:
                 why = prompt.validate(split_provenance(json.loads(path.read_bytes()))[0])
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, RecursionError) as error:
                 why = str(error)
             changes[number] = rules.DONE if why is None else rules.WORK
             if why is not None:

@@ -70,6 +70,9 @@ class Planning:
             "account": self._client.account,
             **request.kept_options(),
         }
+        if "poll_every" in prepared:
+            # A Gemini on this machine is asked as often as suits it.
+            prepared["poll_every"] = min(prepared["poll_every"], settings.poll_at_most)
         used = [*files.values()]
         if mode == "file":
             uploaded = await shelf.have(Wanted(order.folder / INPUT, _JSONL), title=order.label)

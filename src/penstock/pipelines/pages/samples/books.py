@@ -12,6 +12,8 @@ from penstock.pipelines.pages.prompts.catalogue import Course
 from penstock.pipelines.pages.samples import words
 from penstock.pipelines.pages.samples.typesetting import Font, Piece, Sheet, Span, fill, number
 
+FIRST_YEAR, YEARS = 1858, 40
+
 MISSING_LEAVES = 6
 """Pages that an odd book has lost after its front matter."""
 
@@ -41,9 +43,11 @@ class Book:
 
 
 def book(place: int) -> Book:
-    school = words.SCHOOLS[place % len(words.SCHOOLS)]
-    state = words.STATES[place % len(words.STATES)]
-    return Book(place, state, school, 1858 + (7 * place) % 42 + place // len(words.SCHOOLS) // 42)
+    """Every school has a catalogue for each of its years; after that come new schools with numbered names."""
+    turn, which = divmod(place, len(words.SCHOOLS))
+    again, year = divmod(turn, YEARS)
+    school = f"{words.SCHOOLS[which]} {again + 1}" if again else words.SCHOOLS[which]
+    return Book(place, words.STATES[which % len(words.STATES)], school, FIRST_YEAR + (7 * which + year) % YEARS)
 
 
 def sheets(book: Book, *, pages: int, seed: int) -> list[Sheet]:
@@ -105,7 +109,7 @@ def _entry(*spans: Span, course: Course | None = None) -> Piece:
 
 
 def _cover(book: Book, rng: random.Random) -> list[Sheet]:
-    town = words.TOWNS[book.place % len(words.TOWNS)]
+    town = words.TOWNS[book.place % len(words.SCHOOLS)]
     lines = (
         ("ANNUAL CATALOGUE", 20, 40), ("OF THE OFFICERS AND STUDENTS", 11, 14), ("OF", 9, 10),
         (book.school.upper(), 18, 12), (f"{town.upper()}, {book.state.upper()},", 11, 20),
@@ -192,7 +196,8 @@ def _all_departments(rng: random.Random, sheets: int) -> Iterator[Piece]:
     for place in range(2 * sheets + 1):
         round_, which = divmod(place, len(words.DEPARTMENTS))
         name, about, courses = words.DEPARTMENTS[which]
-        yield _heading(name if not round_ else name.replace(" of ", " of Advanced ", 1), before=18)
+        name = name.replace(" of ", " of Advanced ", 1) if round_ else name
+        yield _heading(name, before=18)
         yield _centred(f"Professor {rng.choice(words.LAST_NAMES)}.", 10, before=2)
         yield _paragraph(about)
         for at, (subject, done, title) in enumerate(courses, 1):

@@ -15,11 +15,12 @@ from penstock.pipelines.pages.prompts.catalogue import BlockKind
 NUMBER = r"\d{1,4}|[ivxlc]{1,7}|[IVXLC]{1,7}"
 
 _number = re.compile(rf"[\[(\-\u2014]?\s?({NUMBER})\s?[\])\-\u2014]?[.:,]?")
-_dirt = "*\u201a\u2018'`\u00b7.,:;_|\u00b0\u00a9\u00ae~\u2022-"
+_OPENING, _CLOSING = '"\u201c\u201e', '"\u201d\u201c'
+_DIRT = "*\u201a\u2018'`\u00b7.,:;_|\u00b0\u00a9\u00ae~\u2022-"
 _price = re.compile(r"(?:^|\s|\.)\$?\d{0,3}[ .,]?\d\d[^\w]{0,3}$")
 _leaders = re.compile(r"(?:\s*[.\u00b7\u2026_,]){3,}\s*")
-_TURNED_OVER = 200
-"""Rows from which the skew is taken: more do not make it better."""
+_ENOUGH = 200
+"""Lines from which the skew is taken: more do not make it better."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,13 @@ def layout(page: Page) -> Layout:
 
 def _rows(page: Page) -> list[Row]:
     slope = _slope(page)
-    rows = [_row(line, slope) for line in page.lines]
-    return [row for row in rows if row is not None]
+    rows = [row for line in page.lines if (row := _row(line, slope)) is not None]
+    if rows:
+        # A running head stands above all else, whatever the order in which the parts of the page were found.
+        highest = min(rows, key=lambda row: row.bottom)
+        if all(row is highest or row.top > highest.bottom for row in rows):
+            rows = [highest, *(row for row in rows if row is not highest)]
+    return rows
 
 
 def _slope(page: Page) -> float:
@@ -100,7 +106,7 @@ def _slope(page: Page) -> float:
         if len(line.words) >= 4 and last[0] - first[0] > page.width * 0.25:
             # Bottoms differ by the tails of letters; over a long line that is little.
             found.append((last[3] - first[3]) / (last[0] - first[0]))
-            if len(found) == _TURNED_OVER:
+            if len(found) == _ENOUGH:
                 break
     return median(found) if found else 0.0
 
@@ -109,8 +115,9 @@ def _row(line: Line, slope: float) -> Row | None:
     words = _clean(list(line.words))
     if not words:
         return None
-    text = " ".join(word.text for word in words)
-    text = text.lstrip(_dirt) if not text.startswith(("'", "\u2018")) or slope else text.lstrip(_dirt)
+    text = " ".join(word.text for word in words).lstrip(_DIRT)
+    if text[0] in _OPENING and not any(quote in text[1:] for quote in _CLOSING):
+        text = text[1:].lstrip(_DIRT)
     lefts, tops, rights, bottoms = zip(*(word.box for word in words), strict=True)
     across = slope * (min(lefts) + max(rights)) / 2
     middle = (min(tops) + max(bottoms)) / 2
@@ -194,7 +201,15 @@ def _headings(rows: list[Row], page: Page) -> list[bool]:
     left, right = _low([row.left for row in rows]), _high([row.right for row in rows])
     usual = median(row.height for row in rows)
     middles = ((left + right) / 2, page.width / 2)
-    return [_is_heading(row, left, middles, usual, page.width) for row in rows]
+    found = [_is_heading(row, left, middles, usual, page.width) for row in rows]
+    if sum(found) * 5 < len(rows) * 3:
+        return found
+    # On a title page the longest lines are centred too, although there is no margin beside them.
+    return [one or _centred(row, middles, page.width) for one, row in zip(found, rows, strict=True)]
+
+
+def _centred(row: Row, middles: Iterable[float], width: float) -> bool:
+    return any(abs(row.middle - middle) < width * 0.05 for middle in middles)
 
 
 def _is_heading(row: Row, left: float, middles: Iterable[float], usual: float, width: float) -> bool:
@@ -204,8 +219,7 @@ def _is_heading(row: Row, left: float, middles: Iterable[float], usual: float, w
     if row.capitals > 0.9 and letters >= 12 and not row.text.endswith((",", "-")):
         return True
     indented = row.left - left > width * 0.08
-    centred = any(abs(row.middle - middle) < width * 0.05 for middle in middles)
-    if not (indented and centred):
+    if not (indented and _centred(row, middles, width)):
         return row.height > usual * 1.5 and row.capitals > 0.5
     return not row.text.endswith("-") and not row.text[0].islower()
 
@@ -230,8 +244,8 @@ def _pieces_of_text(run: list[Row], edge: float, width: float) -> list[Piece]:
     tolerance = width * 0.015
     inner = [row.left > left + tolerance for row in run]
     full = [row.right > edge - width * 0.06 for row in run]
-    prose = sum(full) * 2 >= len(run)
-    if prose:
+    stops = sum(row.text.endswith((".", ";")) for row in run)
+    if sum(full) * 2 >= len(run) and (len(run) == 1 or stops * 5 < len(run) * 3):
         starts = [place == 0 or inner[place] or _apart(run[place - 1], run[place]) for place in range(len(run))]
         groups = _groups(run, starts)
         firsts = [inner[place] for place, start in enumerate(starts) if start]

@@ -28,8 +28,8 @@ _HOURS = re.compile(
     r"(?:hours?|recitations?|lectures?|exercises?|lessons?)(?:\s+(?:a|per|each|every)\s+(?:week|day|term)|\s+weekly)?\b",
     re.I,
 )
-_BOOKS = re.compile(r"\btext-?\s?books?\s?[,:.\u2014]\s?((?:[^.]|\.(?=\s?[a-z,;]))+)", re.I)
-_NUMBERED = re.compile(r"(?:Course\s+)?(\d{1,3}|[IVX]{1,5}|[A-Z])[.)]\s+(\S.*)", re.S)
+_BOOKS = re.compile(r"(?i:\btext-?\s?books?)\s?[,:.\u2014]\s?((?:[^.]|\.(?=\s?[a-z,;]))+)")
+_NUMBERED = re.compile(r"(?:Course\s+)?(\d{1,3}|[IVX]{1,5}|[A-Z])[.)]{1,2}\s+(\S.*)", re.S)
 _NAME_END = re.compile(r"\s*(?:[.:,]?\s?[\u2014\u2013]|\.(?=\s|$)|:(?=\s))\s*")
 
 _LONGEST_NAME = 90
@@ -134,8 +134,8 @@ def _course(
         name=name,
         number=number,
         department=standing.of("department"),
-        level=standing.of("level") or level,
-        term=standing.of("term") or term,
+        level=level or standing.of("level"),
+        term=term or standing.of("term"),
         hours=hours,
         textbooks=textbooks,
         description=said or None,
@@ -143,7 +143,7 @@ def _course(
 
 
 def _bare(text: str) -> str:
-    return text.strip(" \t\n.,:;\u2014\u2013-*")
+    return text.strip(" \t\n.,:;\u2014\u2013-*").lstrip("'\"\u2018\u201c")
 
 
 def _only(pattern: re.Pattern[str], text: str) -> str | None:
