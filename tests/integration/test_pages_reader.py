@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -13,13 +14,16 @@ import pytest
 from penstock.gemini_local.backend import CannotAnswer, Part, Turn
 from penstock.gemini_local.backend import Prompt as Asked
 from penstock.gemini_local.backends.local import LocalBackend
+from penstock.gemini_local.backends.ocr import without_smears
+from penstock.gemini_local.backends.reading import read_document
 from penstock.gemini_local.readers import Line, Page, Word
+from penstock.gemini_local.readers.page import from_json
 from penstock.pipelines.pages.model import PageIdentifier, Prompt
 from penstock.pipelines.pages.prompts.catalogue import CataloguePage
 from penstock.pipelines.pages.prompts.context import ContextCourse, PageContext, context_of
 from penstock.pipelines.pages.prompts.registry import load_prompt
 from penstock.pipelines.pages.reader import before, catalogue_page
-from penstock.pipelines.pages.samples import make_samples
+from penstock.pipelines.pages.samples import Samples, make_samples
 
 CATALOGUE = load_prompt(Prompt())
 
@@ -32,38 +36,30 @@ class Read:
     text: str
 
 
-def asking(text: str, image: bytes, schema: dict[str, object] | None) -> Asked:
-    parts = (Part(text=text), Part(mime="image/jpeg", data=image))
-    return Asked("gemini-2.5-flash", (Turn("user", parts),), schema=schema)
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
+    return make_samples(tmp_path_factory.mktemp("reader") / "samples")
 
 
 @pytest.fixture(scope="module")
-def read(tmp_path_factory: pytest.TempPathFactory) -> list[Read]:
-    """Both books, each page with the context that the page before gave, as the pipeline asks for them."""
-    samples = make_samples(tmp_path_factory.mktemp("reader") / "samples")
+def read(samples: Samples) -> list[Read]:
+    """Pages of both books, each with the context that the page before gave, as the pipeline asks for them."""
+    pages = [samples.pages[place] for place in (0, 3, 4, 7, 9, 10)]
+    with ThreadPoolExecutor(2) as pool:
+        seen = list(pool.map(lambda page: page_of(samples.image_of(page).read_bytes()), pages))
+    done: list[Read] = []
+    for page, image in zip(pages, seen, strict=True):
+        follows = bool(done) and done[-1].page.page == page.page - 1
+        context = context_of(done[-1].found.model_dump()) if follows else None
+        found = catalogue_page(image, before(CATALOGUE.render(page, context)))
+        done.append(Read(page, samples.truth_of(page), found, image.text))
+    return done
 
-    async def one_book(backend: LocalBackend, pages: tuple[PageIdentifier, ...]) -> list[Read]:
-        done: list[Read] = []
-        for page in pages:
-            follows = bool(done) and done[-1].page.page == page.page - 1
-            context = context_of(done[-1].found.model_dump()) if follows else None
-            image = samples.image_of(page).read_bytes()
-            asked = asking(CATALOGUE.render(page, context), image, CATALOGUE.json_schema)
-            answer = json.loads((await backend.generate(asked)).text)
-            assert CATALOGUE.validate(answer) is None
-            text = "" if page.page == 1 else (await backend.generate(asking("Transcribe.", image, None))).text
-            done.append(Read(page, samples.truth_of(page), CataloguePage.model_validate(answer), text))
-        return done
 
-    async def both() -> list[Read]:
-        backend = LocalBackend()
-        try:
-            books = (samples.pages[3:6], samples.pages[9:12], samples.pages[:2], samples.pages[6:8])
-            return [one for book in await asyncio.gather(*(one_book(backend, book) for book in books)) for one in book]
-        finally:
-            await backend.close()
-
-    return asyncio.run(both())
+def page_of(data: bytes) -> Page:
+    _, (told,) = read_document({"pages": 1}, [data])
+    (page,) = json.loads(told)
+    return from_json(page)
 
 
 def plain(text: str | None) -> str:
@@ -85,13 +81,13 @@ def test_most_courses_are_found_with_what_they_stand_under(read: list[Read]) -> 
                 counts[field] += plain(getattr(found, field)) == plain(getattr(course, field))
             counts["textbooks"] += [*map(plain, found.textbooks)] == [*map(plain, course.textbooks)]
     shares = {name: round(count / counts["courses"], 2) for name, count in counts.items()}
-    assert counts["courses"] >= 60 and all(share >= 0.85 for share in shares.values()), shares
+    assert counts["courses"] >= 50 and all(share >= 0.85 for share in shares.values()), shares
 
 
 def test_nothing_is_made_up(read: list[Read]) -> None:
     for one in read:
         printed = plain(one.text.replace("-\n", ""))
-        for course in one.found.courses if one.text else ():
+        for course in one.found.courses:
             for said in (course.name, *course.textbooks):
                 assert plain(said) in printed, f"{one.page.id_string}: {said!r} is not on the page"
         if not one.truth.courses:
@@ -150,22 +146,54 @@ def test_odd_pages_are_answered_and_left_empty() -> None:
         assert found.page_kind in ("other", "blank", "courses") and not found.courses, rows
 
 
-def test_rules_of_conduct_are_no_courses() -> None:
+def test_a_heading_that_is_not_centred_is_still_no_course() -> None:
+    rows = printed(
+        "JUNIOR CLASS.", "First Term.", "Logic.", "Optics (Pell), two hours a week.", "Second Term.", "Ethics."
+    )
+    found = [(course.name, course.level, course.term, course.hours) for course in catalogue_page(rows).courses]
+    assert found == [
+        ("Logic", "JUNIOR CLASS", "First Term", None),
+        ("Optics", "JUNIOR CLASS", "First Term", "two hours a week"),
+        ("Ethics", "JUNIOR CLASS", "Second Term", None),
+    ]
+
+
+def test_dates_and_rules_of_conduct_are_no_courses() -> None:
+    calendar = printed(
+        "September 7.\u2014First Term begins.", "January 26.\u2014Day of Prayer.", "June 29.\u2014Commencement."
+    )
+    assert catalogue_page(calendar).courses == []
     rows = printed(
         "1. Students shall attend prayers. Absence is noted.", "2. No student shall leave the town. He asks."
     )
     assert catalogue_page(rows).courses == []
 
 
-def test_more_than_one_page_is_refused() -> None:
-    async def ask() -> None:
+def test_the_local_gemini_answers_for_one_page_and_refuses_none(samples: Samples) -> None:
+    cover = samples.pages[0]
+    image = Part(mime="image/jpeg", data=samples.image_of(cover).read_bytes())
+
+    def asking(*parts: Part) -> Asked:
+        return Asked("m", (Turn("user", parts),), schema=CATALOGUE.json_schema)
+
+    async def ask() -> str:
         backend = LocalBackend(workers=1)
         try:
-            with pytest.raises(CannotAnswer, match="send the image of one page"):
-                await backend.generate(
-                    Asked("m", (Turn("user", (Part(text="Read."),)),), schema=CataloguePage.model_json_schema())
-                )
+            for parts in ((Part(text="Read."),), (image, image)):
+                with pytest.raises(CannotAnswer, match="send the image of one page"):
+                    await backend.generate(asking(*parts))
+            return (await backend.generate(asking(Part(text=CATALOGUE.render(cover, None)), image))).text
         finally:
             await backend.close()
 
-    asyncio.run(ask())
+    answer = json.loads(asyncio.run(ask()))
+    assert CATALOGUE.validate(answer) is None and answer["page_kind"] == "cover"
+
+
+def test_a_smear_is_left_out_of_a_clean_page_only() -> None:
+    text = Line(tuple(Word("penstock", (0, 0, 80, 20), 96.0) for _ in range(20)), 1, 1)
+    smear = Line((Word("|", (0, 900, 5, 920), 73.0), Word("EEE", (9, 900, 40, 920), 19.0)), 2, 1)
+    faint = Line(tuple(Word("penstock", (0, 40, 80, 60), 70.0) for _ in range(20)), 3, 1)
+    assert without_smears(Page(1200, 1800, (text, smear), "ocr")).lines == (text,)
+    doubtful = Page(1200, 1800, (text, smear, faint), "ocr")
+    assert without_smears(doubtful) == doubtful, "on a page that is hard to read a faint block may be its text"

@@ -97,6 +97,9 @@ app: flow:app                     # module:object, where the workflows are
 #   endpoint:                     # http://localhost:4318
 #   service_name: penstock
 
+# pages:                          # the pages pipeline
+#   roots: ["."]                  # runs that are started over HTTP may use these folders; {tenant} is the tenant's name
+
 # prefect:                        # with delivery: prefect
 #   schedule_minutes: 10          # how often Prefect's schedule looks for work that nobody told of
 #   runs: 10                      # flow runs that one worker runs at once

@@ -166,6 +166,19 @@ class OtelSettings(_Group):
     service_name: Annotated[str, Field(min_length=1)] = "penstock"
 
 
+class PagesSettings(_Group):
+    """The folders in which runs of pages that are started over HTTP may read and write."""
+
+    roots: Annotated[tuple[str, ...], BeforeValidator(_listed)] = (".",)
+
+    @field_validator("roots")
+    @classmethod
+    def _folders(cls, roots: tuple[str, ...]) -> tuple[str, ...]:
+        if any(not root.strip() for root in roots):
+            raise ValueError("must be names of folders, such as ., /srv/pages or /srv/pages/{tenant}")
+        return roots
+
+
 class PrefectSettings(_Group):
     """What Prefect is told: how often its schedule looks for work, and how many flow runs one worker runs at once."""
 
@@ -194,6 +207,7 @@ class Settings(_Group):
     service: ServiceSettings = ServiceSettings()
     webhooks: Annotated[dict[str, WebhookSettings], BeforeValidator(_object)] = Field(default_factory=dict)
     otel: OtelSettings = OtelSettings()
+    pages: PagesSettings = PagesSettings()
     prefect: PrefectSettings = PrefectSettings()
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)

@@ -1,14 +1,14 @@
 """How a pipeline hangs its own routes and pages on the service: it hands over a `Section`.
 
-A section is found by the entry point `penstock.sections` (a `Section`, or a function that makes one), or is passed to
-`create_app` by whoever builds the service.
+A section comes with Penstock, or is found by the entry point `penstock.sections` (a `Section`, or a function that makes
+one), or is passed to `create_app` by whoever builds the service.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,12 @@ from penstock.engine.errors import InvalidConfiguration
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
+    from penstock.engine.workflow import Workflow
+
 ENTRY_POINT = "penstock.sections"
+
+BUILT_IN_SECTIONS: tuple[str, ...] = ("penstock.pipelines.pages.section:section",)
+"""Those of the pipelines that come with Penstock, as `module:name`."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -36,12 +41,16 @@ class Section:
     templates: Path | None = None
     workflows: tuple[str, ...] = ()
     """Whose jobs the navigation counts for it."""
+    starts: tuple[Workflow, ...] = ()
+    """Workflows whose payload the section has to check first, such as the folders it names: over HTTP nothing but its
+    own routes starts them."""
 
 
 def found_sections() -> tuple[Section, ...]:
-    """The sections of installed packages, by name."""
+    """The sections of the pipelines that come with Penstock and of installed packages, by name."""
+    own = [EntryPoint(name=spec, value=spec, group=ENTRY_POINT) for spec in BUILT_IN_SECTIONS]
     sections: dict[str, Section] = {}
-    for point in entry_points(group=ENTRY_POINT):
+    for point in (*own, *entry_points(group=ENTRY_POINT)):
         loaded: Section | Callable[[], Section] = point.load()
         section = loaded if isinstance(loaded, Section) else loaded()
         if section.name in sections:

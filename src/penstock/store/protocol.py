@@ -336,6 +336,7 @@ Askable = (
     | RevokeToken
     | PutSession
     | DropSession
+    | Write
 )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from penstock.app import Penstock
-from penstock.engine.audit import Actor
+from penstock.engine.audit import Actor, entry, name_of
 from penstock.engine.errors import Conflict, InvalidRequest, NotFound
 from penstock.engine.model import DEFAULT_TENANT, Job
 from penstock.pipelines.pages.ledger import ledger_id
@@ -21,7 +21,7 @@ from penstock.pipelines.pages.model import Run, Task
 from penstock.pipelines.pages.prompts.registry import load_prompt
 from penstock.pipelines.pages.wishes import dead_pages
 from penstock.pipelines.pages.workflow import pages
-from penstock.store.protocol import Once, Submitted
+from penstock.store.protocol import Once, Submitted, Write
 
 _LONGEST_KEY = 500
 
@@ -42,36 +42,44 @@ async def start(
 ) -> Submitted:
     """Start a run, or answer with the one that is alive. One that failed goes on from where it was; a configuration
     other than that of the run that is alive is a `Conflict`."""
-    load_prompt(run.prompt)
     ledger = ledger_id(run.paths.output_dir)
-    await _open_ledger(app, ledger, run, tenant)
     task = Task(run=run, ledger=ledger)
+
+    async def submitted() -> Submitted:
+        return await app.submit(
+            pages,
+            task,
+            key=run_key(run.paths.output_dir),
+            tenant=tenant,
+            again=True,
+            budget=run.budget.max_usd,
+            actor=actor,
+            once=once,
+        )
+
+    if once is not None and await app.engine.store.answered(once.scope, once.key):
+        return await submitted()
+    load_prompt(run.prompt)
+    await _open_ledger(app, ledger, run, tenant)
     last = await last_run(app, run.paths.output_dir, tenant=tenant)
     if last is not None and not last.final:
         differing = _differences(Task.model_validate(last.payload).run, run)
         if differing:
             raise Conflict(
                 f"run {last.id} is {last.status} with another configuration ({', '.join(differing)} differ) and"
-                f" writes to {run.paths.output_dir}: wait for it, or cancel it with `penstock jobs cancel {last.id}`"
+                f" writes to {run.paths.output_dir}: wait for it, or cancel it with `penstock jobs cancel {last.id}`",
+                job=last.id,
             )
-        return Submitted(last.id, False, last.run, last.status)
+        # What is answered under an idempotency key is kept with it, this too.
+        return Submitted(last.id, False, last.run, last.status) if once is None else await submitted()
     if last is not None and last.status == "failed" and last.payload == task.model_dump(mode="json"):
         going_on = await app.retry(last.id, actor=actor)
         return Submitted(going_on.id, True, going_on.run, going_on.status)
-    return await app.submit(
-        pages,
-        task,
-        key=run_key(run.paths.output_dir),
-        tenant=tenant,
-        again=True,
-        budget=run.budget.max_usd,
-        actor=actor,
-        once=once,
-    )
+    return await submitted()
 
 
 async def retry(
-    app: Penstock, job: Job, detail: dict[str, Any], *, actor: str = "somebody", dry_run: bool = False
+    app: Penstock, job: Job, detail: dict[str, Any], *, actor: Actor | str = "somebody", dry_run: bool = False
 ) -> int:
     """Let dead pages be tried again: `key`, or all of a `state`, `school`, `year`; all where nothing is said. Answers
     how many there are."""
@@ -85,7 +93,7 @@ async def retry(
     return int(count)
 
 
-async def rescan(app: Penstock, job: Job, detail: dict[str, Any], *, actor: str = "somebody") -> None:
+async def rescan(app: Penstock, job: Job, detail: dict[str, Any], *, actor: Actor | str = "somebody") -> None:
     """Let the trees be read again, whatever the folders' times say."""
     await _wish(app, job, Task.model_validate(job.payload).ledger, "rescan", detail, actor)
 
@@ -110,24 +118,27 @@ async def run_of(app: Penstock, job_id: str, *, tenant: str | None = None) -> Jo
     return job
 
 
-async def _wish(app: Penstock, job: Job, ledger: str, kind: str, detail: dict[str, Any], actor: str) -> None:
+async def _wish(
+    app: Penstock, job: Job, ledger: str, kind: str, detail: dict[str, Any], actor: Actor | str
+) -> None:
     unknown = detail.keys() - {"key", "state", "school", "year"}
     if unknown:
         raise InvalidRequest(f"unknown: {', '.join(sorted(unknown))}; use key, or state, school and year")
-    await app.engine.write(
-        (
-            "INSERT INTO pages_wishes (id, ledger, kind, detail, actor, at)"
-            " VALUES (:id, :ledger, :kind, :detail, :actor, :at)",
-            {
-                "id": app.engine.new_id(),
-                "ledger": ledger,
-                "kind": kind,
-                "detail": to_json(detail).decode(),
-                "actor": actor,
-                "at": app.engine.clock.now(),
-            },
-        )
+    wish = (
+        "INSERT INTO pages_wishes (id, ledger, kind, detail, actor, at)"
+        " VALUES (:id, :ledger, :kind, :detail, :actor, :at)",
+        {
+            "id": app.engine.new_id(),
+            "ledger": ledger,
+            "kind": kind,
+            "detail": to_json(detail).decode(),
+            "actor": name_of(actor),
+            "at": app.engine.clock.now(),
+        },
     )
+    about = ", ".join(f"{name} {value}" for name, value in detail.items()) or "everything"
+    audit = entry(actor, f"pages.{kind}", f"job:{job.id}", tenant=job.tenant, detail=about)
+    await app.engine.ask(Write((wish,)), audit)
     newest = await newest_run(app, job)
     if newest.final:
         await start(app, Task.model_validate(newest.payload).run, tenant=newest.tenant, actor=actor)

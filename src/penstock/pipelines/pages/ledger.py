@@ -19,7 +19,7 @@ from penstock.engine.identity import made_storable
 from penstock.pipelines.pages import rules
 from penstock.pipelines.pages.model import OnDeadPage, PageIdentifier
 from penstock.pipelines.pages.rules import Head, Numbering, Strikes
-from penstock.pipelines.pages.walk import Known, Sighting
+from penstock.pipelines.pages.walk import UNKNOWN, Known, Sighting
 
 MOST_NAMED = 500
 """Values in one `IN (…)`."""
@@ -174,9 +174,13 @@ class Ledger:
         below = f"{prefix}/"
         where = "" if not prefix else " AND (path = :prefix OR substr(path, 1, :long) = :below)"
         named = {} if not prefix else {"prefix": prefix, "below": below, "long": len(below)}
-        self.write(f"UPDATE pages_folders SET seen = 0 WHERE ledger = :ledger{where}", **named)
+        self.write(f"UPDATE pages_folders SET seen = {UNKNOWN} WHERE ledger = :ledger{where}", **named)
+        self.write(f"DELETE FROM pages_ignored WHERE ledger = :ledger{where}", **named)
         where = where.replace("path", "book")
-        self.write(f"UPDATE pages_books SET label_seen = 0, output_seen = 0 WHERE ledger = :ledger{where}", **named)
+        self.write(
+            f"UPDATE pages_books SET label_seen = {UNKNOWN}, output_seen = {UNKNOWN} WHERE ledger = :ledger{where}",
+            **named,
+        )
 
     def note_ignored(self, ignored: dict[str, str]) -> None:
         for path, reason in ignored.items():

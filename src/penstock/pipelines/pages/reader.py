@@ -12,7 +12,7 @@ from penstock.gemini_local.backend import Answer, CannotAnswer, Prompt
 from penstock.gemini_local.readers import Documents, Page, Reader, attachments, paged
 from penstock.pipelines.pages.prompts.catalogue import CataloguePage, Course, PageKind, TextBlock
 from penstock.pipelines.pages.reader_layout import Layout, Piece, layout
-from penstock.pipelines.pages.reader_rules import Kind, Standing, described, heading_kinds, listed
+from penstock.pipelines.pages.reader_rules import Kind, Standing, described, heading_kinds, listed, only_a_heading
 
 _COURSE_BEFORE = re.compile(r"^- (.*) \(department: (.*); level: (.*); term: (.*)\)$", re.M)
 _TOLD = "Its last courses:"
@@ -101,6 +101,9 @@ def _courses(pieces: Sequence[Piece], standing: Standing) -> list[Course]:
             standing.heading(piece.text)
             continue
         for entry in piece.entries:
+            if piece.kind == "list" and only_a_heading(entry):
+                standing.heading(entry)
+                continue
             numbered = described(entry, standing)
             if numbered is not None:
                 found.append(numbered)

@@ -83,6 +83,14 @@ def heading_kinds(text: str) -> list[tuple[Kind, str]]:
     return found
 
 
+def only_a_heading(entry: str) -> bool:
+    """Whether an entry of a list is nothing but the name of a department, class or term."""
+    parts = [words for part in re.split(r"[.,:;\u2014]+\s*", entry) if (words := _bare(part))]
+    return bool(parts) and all(
+        _TERM.fullmatch(part) or _LEVEL.fullmatch(part) or _DEPARTMENT.search(part) for part in parts
+    )
+
+
 def listed(entry: str, standing: Standing) -> list[Course]:
     """The courses of an entry in a list: `Rhetoric—Pell's Elements.`, `Rhetoric (Pell), two hours a week.`, or several
     names in one line."""

@@ -46,7 +46,7 @@ class _Stretch:
 class Numbering:
     """Which page a letter belongs to, and back."""
 
-    __slots__ = ("_by_number", "_firsts", "_places", "_stretches", "size", "text")
+    __slots__ = ("_firsts", "_places", "_stretches", "size", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -61,7 +61,6 @@ class Numbering:
                 place += stretch.count
         self.size = place
         self._places = [stretch.place for stretch in self._stretches]
-        self._by_number = self._stretches
         self._firsts = [stretch.first for stretch in self._stretches]
 
     def place(self, number: int) -> int | None:
@@ -82,19 +81,28 @@ class Numbering:
         at = bisect_right(self._firsts, number) - 1
         return str(number).zfill(self._stretches[max(at, 0)].width)
 
+    def names(self) -> list[str]:
+        """How all pages are spelled, in the order of their letters; nothing where a chain ends."""
+        found: list[str] = []
+        for stretch in self._stretches:
+            if stretch.place > len(found):
+                found.append("")
+            spelled = f"%0{stretch.width}d"
+            found += [spelled % number for number in range(stretch.first, stretch.first + stretch.count)]
+        return found
+
     def __iter__(self) -> Iterator[int]:
         for stretch in self._stretches:
             yield from range(stretch.first, stretch.first + stretch.count)
 
 
 def numbered(names: list[str]) -> tuple[str, list[str]]:
-    """The numbering of a book whose label files have these stems, and those that are left out: what is no number, and
-    a second spelling of a number that is there already."""
+    """The numbering of a book whose label files have these stems, each once, and those that are left out: what is no
+    number, and a second spelling of a number that is there already."""
     if names and _uniform(names):
-        names.sort()
-        first, last = int(names[0]), int(names[-1])
-        if last - first + 1 == len(names):
-            return (names[0] if first == last else f"{names[0]}-{names[-1]}"), []
+        first, last = min(names), max(names)
+        if int(last) - int(first) + 1 == len(names):
+            return (first if first == last else f"{first}-{last}"), []
     found: dict[int, str] = {}
     left_out = []
     for name in sorted(names):
@@ -121,7 +129,7 @@ def _uniform(names: list[str]) -> bool:
     """Numbers of one length: then their order is that of their letters."""
     together = "".join(names)
     width = len(names[0])
-    return width <= 9 and together.isascii() and together.isdigit() and all(len(name) == width for name in names)
+    return width <= 9 and together.isascii() and together.isdigit() and set(map(len, names)) == {width}
 
 
 def _is_number(name: str) -> bool:
@@ -191,15 +199,19 @@ def seen(numbering: Numbering, states: str, outputs: Iterable[str], unpublished:
     """The states after a look into the book's output folder, which has files with these stems. One that nobody knew of
     is found; one that is gone is work again, unless it waits to be published."""
     there = set(outputs)
-    letters = list(states)
-    for place, number in zip(_places(states), numbering, strict=True):
-        name, letter = numbering.name(number), letters[place]
-        if name in there:
-            if letter in (WORK, DEAD):
-                letters[place] = FOUND
-        elif letter == FOUND or (letter == DONE and name not in unpublished):
-            letters[place] = WORK
+    letters = [
+        _IF_THERE[letter] if name in there else _IF_GONE[letter]
+        for name, letter in zip(numbering.names(), states, strict=True)
+    ]
+    for name in unpublished - there:
+        place = numbering.place(int(name))
+        if place is not None and states[place] == DONE and numbering.name(int(name)) == name:
+            letters[place] = DONE
     return "".join(letters)
+
+
+_IF_THERE = {WORK: FOUND, FLYING: FLYING, DONE: DONE, FOUND: FOUND, DEAD: FOUND, GAP: GAP}
+_IF_GONE = {WORK: WORK, FLYING: FLYING, DONE: WORK, FOUND: WORK, DEAD: DEAD, GAP: GAP}
 
 
 @dataclass(slots=True, frozen=True)

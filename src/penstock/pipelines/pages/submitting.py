@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.engine.context import Context
+from penstock.engine.errors import Transient
 from penstock.gemini import BatchRequest, BatchRow, Transfers, file, generate_request
 from penstock.pipelines.pages import rules
 from penstock.pipelines.pages.images import UnreadableImage, find_image, image_mime, image_problem, readable
@@ -147,8 +148,11 @@ def _inspect(run: Run, books: dict[str, Book], wanted: Sequence[tuple[str, int]]
             output = run.paths.output_dir / name / f"{book.numbering.name(before)}.json"
             try:
                 context = context_of(split_provenance(json.loads(output.read_bytes()))[0])
-            except (OSError, ValueError, RecursionError):
+            except (FileNotFoundError, ValueError, RecursionError):
                 unread = True
+            except OSError as error:
+                # A disk that fails is no reason to pay for the page again.
+                raise Transient(f"{output} cannot be read: {error.strerror}") from error
         found.append(_Inspected(name, number, image, tiff, problem, context, unread))
     return found
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock.engine.call import REPEATED, RESTING, Call
 from penstock.engine.context import Context
-from penstock.engine.errors import Blocked, InvalidRequest, Permanent
+from penstock.engine.errors import Blocked, InvalidRequest, Permanent, Transient
 from penstock.engine.outcome import Again
 from penstock.engine.staging import Report
 from penstock.pipelines.pages import outputs, rules
@@ -67,14 +67,16 @@ async def tick(task: Task, ctx: Context) -> Again | dict[str, Any]:
     live = await _service(ctx, ledger, task, prompt)
     await _publish(ctx, ledger, task)
     if not run.execution.dry_run:
-        live += await _fill(ctx, ledger, task, prompt, room=run.execution.max_concurrent_batches - len(live))
+        live = await _filled(ctx, ledger, task, prompt, live)
     totals = await ledger.totals()
     await _show_progress(ctx, totals, len(live))
     if ctx.halted:
         return Again(task)
-    busy = live or totals.found or (totals.ready and not run.execution.dry_run)
-    if busy or await ledger.staged() or await ledger.wishes():
-        return Again(task, after=run.batch.poll_interval_seconds if live else 1.0, until=_under_way(live))
+    active = await ledger.active()
+    if active or totals.found or (totals.ready and not run.execution.dry_run):
+        return Again(task, after=run.batch.poll_interval_seconds if active else 1.0, until=_under_way(live))
+    if await ledger.staged() or await ledger.wishes():
+        return Again(task)
     await asyncio.to_thread(shutil.rmtree, ctx.scratch, ignore_errors=True)
     return _result(totals)
 
@@ -168,8 +170,10 @@ def _judge_found(run: Run, books: Sequence[Book], prompt: LoadedPrompt) -> list[
             path = run.paths.output_dir / book.book / f"{book.numbering.name(number)}.json"
             try:
                 why = prompt.validate(split_provenance(json.loads(path.read_bytes()))[0])
-            except (OSError, ValueError, RecursionError) as error:
+            except (FileNotFoundError, ValueError, RecursionError) as error:
                 why = str(error)
+            except OSError as error:
+                raise Transient(f"{path} cannot be read: {error.strerror}") from error
             changes[number] = rules.DONE if why is None else rules.WORK
             if why is not None:
                 wrong.append((book.page(number).id_string, why))
@@ -248,6 +252,21 @@ async def _take_in(
         )
     )
     return result.model_dump()
+
+
+async def _filled(ctx: Context, ledger: Ledger, task: Task, prompt: LoadedPrompt, live: list[Call]) -> list[Call]:
+    """The live batches, with new ones in the free slots. A request that Gemini will never take ends the run, but not
+    before the batches that are under way have come home."""
+    try:
+        room = task.run.execution.max_concurrent_batches - len(live)
+        return live + await _fill(ctx, ledger, task, prompt, room=room)
+    except Permanent as error:
+        looked = await _look(ctx, await ledger.active())
+        live = [call for _, call in looked if call is not None and not call.ended and call.state != "unsent"]
+        if not live:
+            raise
+        ctx.log.error("no new batches are sent: %s", error)
+        return live
 
 
 async def _fill(ctx: Context, ledger: Ledger, task: Task, prompt: LoadedPrompt, *, room: int) -> list[Call]:

@@ -7,13 +7,13 @@ from a thread.
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.engine.errors import Transient
 
@@ -24,12 +24,14 @@ seconds."""
 MISSING = -1
 """What is noted for a folder that is not there."""
 
+UNKNOWN = -2
+"""What is noted for a folder that must be read whatever its time is. 0 would not do: archives leave folders of 1970."""
+
 MOST_IGNORED = 1000
 """Things that are left out are named up to this many; a tree of something else entirely need not fill a database."""
 
 
-@dataclass(slots=True, frozen=True)
-class Known:
+class Known(NamedTuple):
     """What was noted of a book's two folders."""
 
     label_seen: int
@@ -81,6 +83,11 @@ class Walk:
             before = known.get(book, _NOTHING)
             try:
                 label_seen = stat(f"{labels}/{book}").st_mtime_ns
+            except FileNotFoundError:
+                # A link to a folder that went away does not change the folder that it is in.
+                if book in known:
+                    self.gone.append(book)
+                continue
             except OSError as error:
                 self._unreadable(book, error)
                 continue
@@ -116,9 +123,9 @@ class Walk:
         )
 
     def _noted(self, seen: int) -> int:
-        return 0 if seen != MISSING and self._now - seen < JUST_NOW else seen
+        return UNKNOWN if seen != MISSING and self._now - seen < JUST_NOW else seen
 
-    def _all_books(self) -> Iterator[str]:
+    def _all_books(self) -> list[str]:
         """The paths of all books that are admitted: from the folders that changed, and from what was noted of the
         others."""
         children: dict[str, list[str]] = {}
@@ -126,40 +133,51 @@ class Walk:
             if path:
                 parent, _, name = path.rpartition("/")
                 children.setdefault(parent, []).append(name)
-        left = dict.fromkeys(self.known)
         noted: dict[str, int] = {}
+        books: list[str] = []
         for state in self._below("", children, noted):
             if not self.admits(state, None):
                 continue
+            # The same years come again and again, and each need be asked for once.
+            asked: dict[str, bool] = {}
             for school in self._below(state, children, noted):
                 for year in self._below(f"{state}/{school}", children, noted):
-                    book = f"{state}/{school}/{year}"
-                    if not (year.isascii() and year.isdigit() and len(year) <= 4 and str(int(year)) == year):
-                        self._ignore(book, "the folder's name is no year")
-                    elif self.admits(state, int(year)):
-                        left.pop(book, None)
-                        yield book
-        self.gone = list(left)
+                    if year not in asked:
+                        if not _is_year(year):
+                            self._ignore(f"{state}/{school}/{year}", "the folder's name is no year")
+                            continue
+                        asked[year] = self.admits(state, int(year))
+                    if asked[year]:
+                        books.append(f"{state}/{school}/{year}")
+        there = frozenset(books)
+        self.gone = [book for book in self.known if book not in there]
         self.folders_changed = noted != self.folders
         self.folders = noted
+        return books
 
     def _below(self, path: str, children: dict[str, list[str]], noted: dict[str, int]) -> list[str]:
         """The names of the folders in a folder."""
         full = f"{self.labels}/{path}" if path else str(self.labels)
         try:
-            seen = Path(full).stat().st_mtime_ns
-            noted[path] = self._noted(seen)
+            seen = os.stat(full).st_mtime_ns  # noqa: PTH116
             if self.folders.get(path) == seen:
+                noted[path] = seen
                 return children.get(path, [])
             with os.scandir(full) as entries:
-                return [entry.name for entry in entries if self._is_folder(entry, path)]
+                found = [entry.name for entry in entries if self._is_folder(entry, path)]
+            noted[path] = self._noted(seen)
+            return found
         except OSError as error:
             if not path:
                 raise Transient(
                     f"paths.label_source_dir: {self.labels} cannot be read ({error.strerror}): is a disk not mounted?"
                 ) from error
             self._unreadable(path, error)
-            return []
+            if isinstance(error, FileNotFoundError):
+                return []
+            # What cannot be read is not gone: a permission or a network comes back, and changes no time.
+            noted[path] = UNKNOWN
+            return children.get(path, [])
 
     def _is_folder(self, entry: os.DirEntry[str], path: str) -> bool:
         if entry.name.startswith("."):
@@ -169,10 +187,14 @@ class Walk:
         except UnicodeEncodeError:
             self._ignore(ascii(f"{path}/{entry.name}"), "the name is not UTF-8")
             return False
-        return entry.is_dir()
+        try:
+            return entry.is_dir()
+        except OSError as error:
+            self._unreadable(f"{path}/{entry.name}".lstrip("/"), error)
+            return False
 
     def _unreadable(self, path: str, error: OSError) -> None:
-        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+        if not isinstance(error, FileNotFoundError):
             self._ignore(path, f"cannot be read: {error.strerror}")
 
     def _ignore(self, path: str, reason: str) -> None:
@@ -180,12 +202,23 @@ class Walk:
             self.ignored[path] = reason
 
 
-_NOTHING = Known(-2, -2)
+_NOTHING = Known(UNKNOWN, UNKNOWN)
+
+
+def _is_year(name: str) -> bool:
+    return name.isascii() and name.isdigit() and len(name) <= 4 and str(int(name)) == name
 
 
 def _stems(folder: str) -> list[str]:
-    # Names only, a million of them: pathlib would make an object of each.
-    return [name[:-5] for name in os.listdir(folder) if name[-5:] == ".json" and name[0] != "."]  # noqa: PTH208
+    # Names only, a million of them: pathlib would make an object of each. And where all of them are pages, as is usual,
+    # they are cut in one go: no name has a slash in it.
+    names = os.listdir(folder)  # noqa: PTH208
+    together = "/".join(names) + "/"
+    stems = together.split(".json/")
+    if len(stems) == len(names) + 1 and together[0] != "." and "/." not in together:
+        stems.pop()
+        return stems
+    return [name[:-5] for name in names if name[-5:] == ".json" and name[0] != "."]
 
 
 def mark(output_dir: Path, ledger: str) -> None:

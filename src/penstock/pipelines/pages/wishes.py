@@ -11,6 +11,7 @@ from penstock.engine.errors import Permanent
 from penstock.pipelines.pages import rules
 from penstock.pipelines.pages.ledger import Ledger
 from penstock.pipelines.pages.model import Run, Task
+from penstock.pipelines.pages.walk import UNKNOWN
 
 
 async def fit(ctx: Context, ledger: Ledger, run: Run) -> None:
@@ -26,7 +27,7 @@ async def fit(ctx: Context, ledger: Ledger, run: Run) -> None:
     before, on_dead, most = rows[0]
     if before != scope:
         ledger.write("DELETE FROM pages_folders WHERE ledger = :ledger")
-        ledger.write("UPDATE pages_books SET label_seen = 0, output_seen = 0 WHERE ledger = :ledger")
+        ledger.write(f"UPDATE pages_books SET label_seen = {UNKNOWN}, output_seen = {UNKNOWN} WHERE ledger = :ledger")
         ledger.write("DELETE FROM pages_ignored WHERE ledger = :ledger")
     if most != execution.most_failures:
         await _reconsider(ledger, execution.most_failures)

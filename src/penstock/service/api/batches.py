@@ -19,6 +19,7 @@ from penstock.service.api.once import IdempotencyKey, once_for
 from penstock.service.api.paging import DEFAULT_LIMIT, Cursor, Limit, id_of, next_cursor, page, place_of
 from penstock.service.api.priority import urgency
 from penstock.service.api.problems import conflict
+from penstock.service.api.starting import check_startable
 from penstock.service.api.tenancy import owner_for, seen_by
 from penstock.service.state import Serving
 from penstock.shapes import batch_line, batch_state, summary
@@ -83,6 +84,7 @@ async def open_batch(
     before = await penstock.batches(tenant=tenant, key=body.key, limit=1) if body.key else []
     then = None
     if body.then is not None:
+        check_startable(service, body.then.workflow)
         priority = urgency(penstock, body.then.workflow, body.then.priority)
         then = FollowUp(
             workflow=body.then.workflow, payload=body.then.payload, priority=priority, queue=body.then.queue

@@ -22,6 +22,7 @@ from penstock.service.api.once import IdempotencyKey, once_for
 from penstock.service.api.paging import DEFAULT_LIMIT, Cursor, Limit, id_of, next_cursor, page, place_of
 from penstock.service.api.priority import urgency
 from penstock.service.api.problems import Problem, conflict
+from penstock.service.api.starting import check_startable
 from penstock.service.api.tenancy import owner_for, seen_by
 from penstock.service.state import Serving
 from penstock.shapes import batch_state, detail, happening, log_line, summary
@@ -105,6 +106,7 @@ async def submit_job(
 
     429 when as many jobs wait as the service takes."""
     penstock = service.penstock
+    check_startable(service, body.workflow)
     tenant = owner_for(principal, body.tenant)
     once = await once_for(request, idempotency_key, tenant, "submitJob")
     await intake.admit(1, once)
@@ -152,6 +154,8 @@ async def submit_jobs(
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Up to 10,000, in one transaction: all of them are stored, or none."""
+    for workflow in {new.workflow for new in body.jobs}:
+        check_startable(service, workflow)
     tenant = owner_for(principal, body.tenant)
     once = await once_for(request, idempotency_key, tenant, "submitJobs")
     await intake.admit(len(body.jobs), once)

@@ -13,6 +13,7 @@ from penstock.service.api.bodies import JsonRoute, answer
 from penstock.service.api.document import problems
 from penstock.service.api.paging import DEFAULT_LIMIT, Cursor, Limit, next_cursor, page, place_of
 from penstock.service.api.priority import urgency
+from penstock.service.api.starting import check_startable
 from penstock.service.api.tenancy import owner_for, seen_by
 from penstock.service.state import Serving
 from penstock.shapes import schedule_detail, schedule_line
@@ -63,6 +64,7 @@ async def put_schedule(
 ) -> Response:
     """Made, or changed. A firing that was missed runs once; changing the payload keeps the next firing."""
     penstock = service.penstock
+    check_startable(service, body.workflow)
     tenant = owner_for(principal, body.tenant)
     await penstock.schedule(
         name,

@@ -22,6 +22,7 @@ from penstock.service.api.limits import Taking
 from penstock.service.api.priority import urgency
 from penstock.service.api.problems import Problem
 from penstock.service.api.shapes import SubmitBody
+from penstock.service.api.starting import started_by
 from penstock.service.api.tenancy import owner_for
 from penstock.service.beginning import INTERNAL
 from penstock.service.dashboard.rendering import back_to, render
@@ -97,7 +98,8 @@ async def start_job(
 def offered(service: Service) -> dict[str, Workflow]:
     """What people start, by name."""
     known = service.penstock.workflows
-    return {name: known[name] for name in sorted(known) if not name.startswith(INTERNAL)}
+    names = [name for name in sorted(known) if not name.startswith(INTERNAL) and started_by(service, name) is None]
+    return {name: known[name] for name in names}
 
 
 def read(service: Service, typed: dict[str, str]) -> tuple[SubmitBody | None, dict[str, str]]:

@@ -1,0 +1,114 @@
+"""A real Prefect server for the tests, one for all test processes of a run: the first that needs it starts it, the last
+that used it stops it. Its API is asked over plain HTTP, so no test process imports Prefect."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from penstock.delivery.prefect.naming import QUIET
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60.0
+ALONE = {"PREFECT_LOGGING_LEVEL": "WARNING", "PREFECT_SERVER_UI_ENABLED": "false", **QUIET}
+
+
+class Missing(Exception):
+    """There is no Prefect to start; says why."""
+
+
+class PrefectServer:
+    """`folder` is shared by the test processes that share the server."""
+
+    def __init__(self, folder: Path) -> None:
+        if importlib.util.find_spec("prefect") is None:
+            raise Missing("Prefect is not installed: pip install '.[prefect]'")
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._in_use = (folder / "in-use").open("a")
+        with (folder / "starting").open("a") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            fcntl.flock(self._in_use, fcntl.LOCK_SH)
+            if not (folder / "url").exists():
+                self._start()
+        self.url = (folder / "url").read_text()
+        self.api = httpx2.Client(base_url=self.url, timeout=PATIENCE)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """For a process that talks to this server."""
+        return {**os.environ, **ALONE, "PREFECT_API_URL": self.url, "PREFECT_HOME": str(self._folder / "home"), **more}
+
+    def ask(self, what: str, **conditions: Any) -> list[dict[str, Any]]:
+        """`flow_runs`, `task_runs`, `artifacts` or `logs`, as the API filters them."""
+        answer = self.api.post(f"/{what}/filter", json=conditions)
+        answer.raise_for_status()
+        found: list[dict[str, Any]] = answer.json()
+        return found
+
+    def deployment(self, flow: str) -> dict[str, Any]:
+        answer = self.api.get(f"/deployments/name/{flow}/penstock")
+        answer.raise_for_status()
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def flow_runs(self, flow: str) -> list[dict[str, Any]]:
+        """Those that have begun or are to begin now, in the order of their creation; without those that the schedule
+        holds ready."""
+        found = self.ask("flow_runs", flows={"name": {"any_": [flow]}})
+        return sorted((run for run in found if not run["auto_scheduled"]), key=lambda run: str(run["created"]))
+
+    def stop(self) -> None:
+        self.api.close()
+        with (self._folder / "starting").open("a") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(self._in_use, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+            finally:
+                self._in_use.close()
+            pid = int((self._folder / "pid").read_text())
+            os.killpg(pid, signal.SIGKILL)
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _start(self) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}/api"
+        command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+        log = self._folder / "server.log"
+        with log.open("ab") as out:
+            process = subprocess.Popen(
+                command,
+                env=self.environment(),
+                stdout=out,
+                stderr=out,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + PATIENCE
+        while not self._answers():
+            if process.poll() is not None or time.monotonic() > deadline:
+                process.kill()
+                raise Missing(f"the Prefect server did not start: {log.read_text()[-500:]}")
+            time.sleep(0.1)
+        (self._folder / "pid").write_text(str(process.pid))
+        (self._folder / "url").write_text(self.url)
+
+    def _answers(self) -> bool:
+        try:
+            return httpx2.get(f"{self.url}/health").status_code == 200
+        except httpx2.TransportError:
+            return False
