@@ -6,15 +6,22 @@ import argparse
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from bench.engine import contestants
 from bench.engine.run import run_engine
 from bench.gemini.run import run_gemini
 from bench.home import reserved
 from bench.options import Options
+from bench.pages import PARTS, run_pages
 from bench.service.run import run_service
 
-BENCHES: dict[str, Callable[[Options], int]] = {"engine": run_engine, "gemini": run_gemini, "service": run_service}
+BENCHES: dict[str, Callable[[Options], int]] = {
+    "engine": run_engine,
+    "gemini": run_gemini,
+    "service": run_service,
+    "pages": run_pages,
+}
 
 
 def main() -> int:
@@ -24,11 +31,15 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="one short round, with rough figures")
     parser.add_argument("--rounds", type=int, metavar="N", help="rounds to take the median of (default: 3)")
     parser.add_argument("--peers", metavar="A,B", help="only contestants whose names begin with one of these")
+    parser.add_argument(
+        "--tree", type=Path, metavar="FOLDER", help="pages: keep the million files there, or reuse them"
+    )
     chosen = parser.parse_args()
     if chosen.list:
         print("\n  ".join(["engine", *(contestant.name for contestant in contestants.ALL)]))
         print("\n  ".join(["gemini", "google-genai", "penstock"]))
         print("\n  ".join(["service", "penstock"]))
+        print("\n  ".join(["pages", *PARTS]))
         return 0
     for name in chosen.names:
         if name not in BENCHES:
@@ -39,8 +50,9 @@ def main() -> int:
         quick=chosen.quick,
         rounds=chosen.rounds or (1 if chosen.quick else 3),
         peers=frozenset(chosen.peers.split(",")) if chosen.peers else None,
+        tree=chosen.tree,
     )
-    if options.peers and not any(options.wants(contestant.name) for contestant in contestants.ALL):
+    if options.peers and not any(map(options.wants, [*(contestant.name for contestant in contestants.ALL), *PARTS])):
         parser.error(f"no contestant is named {chosen.peers}; see --list")
     # Servers and workers are stopped on the way out, so a polite kill must unwind like Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -12,6 +13,8 @@ class Options:
     rounds: int
     peers: frozenset[str] | None
     """Names or beginnings of names of contestants to run; None runs all of them."""
+    tree: Path | None = None
+    """Where the pages bench keeps its trees of files for the next run; None makes them and removes them."""
 
     def wants(self, contestant: str) -> bool:
         return self.peers is None or any(contestant.startswith(name) for name in self.peers)

@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 
 from penstock import service
 from penstock.service.api.problems import TITLES
+from penstock.service.sections import found_sections
 from tests.support.api import Document, serving
 from tests.support.house import in_a_loop
 
@@ -22,7 +23,11 @@ OPERATIONS = {
     "listLocks", "listSchedules", "listTokens", "listWorkers", "listWorkflows", "openBatch", "pauseJob",
     "putBudget", "putSchedule", "resubmitCall", "resumeJob", "retryBatch", "retryDeadLetters", "retryJob",
     "sealBatch", "streamEvents", "submitJob", "submitJobs",
+    "cancelPagesRun", "getPagesPage", "getPagesRun", "listPagesBatches", "listPagesBooks", "listPagesFailures",
+    "listPagesRuns", "pausePagesRun", "rescanPages", "resumePagesRun", "retryPages", "startPagesRun",
 }  # fmt: skip
+
+OURS = ("/api/v1/", "/pages/")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +36,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Document:
 
     @in_a_loop
     async def make() -> None:
-        async with serving(tmp_path_factory.mktemp("api")) as api:
+        async with serving(tmp_path_factory.mktemp("api"), sections=found_sections()) as api:
             made.append(api.document)
 
     make()
@@ -39,11 +44,11 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Document:
 
 
 def of_the_api(document: Document) -> dict[str, tuple[str, str, dict[str, Any]]]:
-    return {name: told for name, told in document.operations().items() if told[1].startswith("/api/v1/")}
+    return {name: told for name, told in document.operations().items() if told[1].startswith(OURS)}
 
 
 def test_operations_keep_their_names(document: Document) -> None:
-    own = {name for name, (_, path, _) in document.operations().items() if path.startswith(("/api/v1/", "/health/"))}
+    own = {name for name, (_, path, _) in document.operations().items() if path.startswith((*OURS, "/health/"))}
     assert own == OPERATIONS
 
 
@@ -81,7 +86,7 @@ def test_creates_take_an_idempotency_key(document: Document) -> None:
         for name, (_, _, told) in document.operations().items()
         if any(parameter["name"] == "Idempotency-Key" for parameter in told.get("parameters", ()))
     }
-    assert keyed == {"submitJob", "submitJobs", "openBatch", "retryBatch"}
+    assert keyed == {"submitJob", "submitJobs", "openBatch", "retryBatch", "startPagesRun"}
 
 
 def test_lists_are_paged(document: Document) -> None:

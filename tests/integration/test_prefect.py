@@ -8,16 +8,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock import InvalidConfiguration, Job, Penstock
+from penstock import InvalidConfiguration, InvalidRequest, Job, Penstock, Report
+from penstock.delivery.contract import CHECKS, Harness
 from penstock.delivery.prefect.naming import flow_name, require_prefect
 from tests.support.cli import PENSTOCK
 from tests.support.prefect import PATIENCE, ROOT, Missing, PrefectServer
+from tests.support.prefect_contract import PrefectHarness
 from tests.support.prefect_shop import workflows
 
 
@@ -50,6 +52,7 @@ class Shop:
             PENSTOCK_HOME=str(folder),
             PENSTOCK_STORE=self.store,
             PENSTOCK_DELIVERY="prefect",
+            PENSTOCK_GRACE="100ms",
             PYTHONPATH=str(ROOT),
         )
         self._started: list[subprocess.Popen[str]] = []
@@ -132,7 +135,7 @@ def until(condition: Callable[[], object], what: str) -> None:
 
 def test_a_flow_run_brings_a_job_to_its_end_and_prefect_shows_how(shop: Shop) -> None:
     (job,) = shop.submit("press", [3])
-    assert shop.flow_run("press")["state"] == "COMPLETED"
+    assert shop.flow_run("press") == {"state": "COMPLETED", "message": "Ended: nothing to do."}
     done = shop.job(job)
     assert (done.status, done.result, done.attempt) == ("completed", "4 sheets", 2)
 
@@ -202,7 +205,6 @@ def test_what_a_killed_flow_run_held_goes_on_in_the_next(shop: Shop) -> None:
 
 
 def test_a_flow_run_that_is_told_to_stop_hands_its_job_back(shop: Shop) -> None:
-    shop.penstock("jobs", "list")
     (job,) = shop.submit("held", [str(shop.folder)])
     running = shop.program("run", "held")
     until((shop.folder / "started").exists, "the step")
@@ -246,13 +248,43 @@ def test_work_is_done_once_where_prefect_cannot_be_reached(shop: Shop) -> None:
 def test_a_worker_says_where_prefect_is_missing(shop: Shop, address: str, said: str) -> None:
     shop._env["PREFECT_API_URL"] = address
     done = subprocess.run(
-        [PENSTOCK, "worker", "--delivery", "prefect"], env=shop._env, cwd=shop.folder, capture_output=True, text=True
+        [PENSTOCK, "worker", "--delivery", "prefect"],
+        env=shop._env,
+        cwd=shop.folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert done.returncode == 2
     assert said in done.stderr and "prefect server start" in done.stderr
+
+
+def test_without_prefect_the_parts_of_a_step_are_plain_awaits(tmp_path: Path) -> None:
+    done = Penstock(workflows=workflows(), store="memory://", outputs=tmp_path).run("press", 3)
+    assert (done.result, done.attempt, done.counters) == ("4 sheets", 2, {"parts": 1})
+
+
+@pytest.mark.parametrize("wrong", [{"key": "Two Words"}, {"key": "one", "progress": 101}])
+def test_a_report_that_nobody_could_show_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest):
+        Report(title="It", **wrong)
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prefect", None)
     with pytest.raises(InvalidConfiguration, match=r"pip install 'penstock\[prefect\]'"):
         require_prefect()
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_flow_runs_keep_the_contract_of_every_delivery(
+    check: Callable[[Harness], Awaitable[None]], server: PrefectServer, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        harness = PrefectHarness(server, tmp_path)
+        try:
+            await check(harness)
+        finally:
+            await harness.close()
+
+    asyncio.run(main())

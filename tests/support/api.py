@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from penstock.engine.audit import Actor
 from penstock.service.access.tokens import create_token
 from penstock.service.app import create_app
 from penstock.service.live import LiveFeed
+from penstock.service.sections import Section
 from penstock.service.state import Service
 from tests.support.shop import Shop, Stock, orders
 
@@ -217,18 +218,25 @@ class Stream:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, *, open_access: bool = True, more: list[Workflow] | None = None, **service: Any
+    folder: Path,
+    *,
+    open_access: bool = True,
+    more: list[Workflow] | None = None,
+    sections: tuple[Section, ...] = (),
+    also: Mapping[str, Any] | None = None,
+    **service: Any,
 ) -> AsyncIterator[Api]:
-    """The API on a new store in `folder`, with these settings of `service`; nobody works unless told to."""
+    """The API on a new store in `folder`, with these settings of `service`, and `also` others; nobody works unless told
+    to."""
     settings = Settings.model_validate(
-        {"home": folder, "store": f"sqlite:///{folder}/penstock.db", "service": service, "limits": None}
+        {"home": folder, "store": f"sqlite:///{folder}/penstock.db", "service": service, "limits": None, **(also or {})}
     )
     penstock = Penstock(
         workflows=[*workflows(), *(more or [])], remotes=[Shop("shop", "findable"), Shop("kiosk", "repeatable")]
     )
     await penstock.open(settings=settings)
     feed = LiveFeed(penstock)
-    state = Service(penstock, settings, feed, open_access=open_access)
+    state = Service(penstock, settings, feed, sections, open_access=open_access)
     try:
         await feed.start()
         yield Api(penstock, create_app(state), state)

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,18 @@ from typing import Any
 import httpx2
 
 from penstock.delivery.prefect.naming import QUIET
+from tests.support.postgres import _place
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 ALONE = {"PREFECT_LOGGING_LEVEL": "WARNING", "PREFECT_SERVER_UI_ENABLED": "false", **QUIET}
+
+LAUNCH = """
+import subprocess, sys
+with open(sys.argv[1], "ab") as log:
+    started = subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+print(started.pid)
+"""
 
 
 class Missing(Exception):
@@ -78,33 +87,32 @@ class PrefectServer:
                 return
             finally:
                 self._in_use.close()
-            pid = int((self._folder / "pid").read_text())
-            os.killpg(pid, signal.SIGKILL)
-            shutil.rmtree(self._folder, ignore_errors=True)
+            pid, home = (self._folder / "server").read_text().split("\n")
+            os.killpg(int(pid), signal.SIGKILL)
+            for folder in (home, self._folder):
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _start(self) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}/api"
-        command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
         log = self._folder / "server.log"
-        with log.open("ab") as out:
-            process = subprocess.Popen(
-                command,
-                env=self.environment(),
-                stdout=out,
-                stderr=out,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+        # Nobody's child: it may outlive the test process that started it.
+        told = [sys.executable, "-c", LAUNCH, str(log), *command]
+        # In memory where there is room: a slow disk makes its SQLite say that it is locked.
+        home = tempfile.mkdtemp(prefix="prefect-", dir=_place())
+        environment = self.environment(PREFECT_HOME=home)
+        pid = int(subprocess.run(told, env=environment, capture_output=True, check=True).stdout)
         deadline = time.monotonic() + PATIENCE
         while not self._answers():
-            if process.poll() is not None or time.monotonic() > deadline:
-                process.kill()
+            if time.monotonic() > deadline:
+                os.killpg(pid, signal.SIGKILL)
+                shutil.rmtree(home, ignore_errors=True)
                 raise Missing(f"the Prefect server did not start: {log.read_text()[-500:]}")
             time.sleep(0.1)
-        (self._folder / "pid").write_text(str(process.pid))
+        (self._folder / "server").write_text(f"{pid}\n{home}")
         (self._folder / "url").write_text(self.url)
 
     def _answers(self) -> bool:

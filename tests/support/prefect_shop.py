@@ -121,6 +121,6 @@ async def run(workflow: str) -> None:
 
 if __name__ == "__main__":
     asyncio.run({"run": run, "register": register, "stage": stage}[sys.argv[1]](*sys.argv[2:]))
-    sys.stdout.flush()
-    # Prefect's own threads may wait for an API that is away.
-    os._exit(0)
+    if sys.argv[1] == "stage":
+        # Prefect's own threads would wait for the API that is away.
+        os._exit(0)

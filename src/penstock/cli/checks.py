@@ -91,7 +91,10 @@ def _configuration(settings: Settings) -> Check:
 
 def _app(settings: Settings) -> Check:
     if settings.app is None:
-        return Check("app", "warn", "none is named, so nothing can be submitted or run here", sessions.HOW_TO_NAME_IT)
+        known = ", ".join(sorted(sessions.load_app(settings).workflows))
+        return Check(
+            "app", "warn", f"none is named: only Penstock's own pipelines run here, {known}", sessions.HOW_TO_NAME_IT
+        )
     try:
         app = sessions.load_app(settings)
     except PenstockError as error:

@@ -69,6 +69,7 @@ def submit(
                 raise InvalidRequest(
                     "memory:// is gone with this process, so the job would be: add --wait to run it here"
                 )
+            sessions.check_known(app, settings, workflow)
             check_given(payload, app.engine.workflow(workflow))
             urgency = None
             if priority is not None:
@@ -354,6 +355,9 @@ def wait(call: Invocation, ids: tuple[str, ...], timeout: float | None) -> int:
                 with contextlib.suppress(Deserted):
                     return await _waited(call, settings, app, ids, until=until, timeout=timeout)
         async with sessions.opened(settings, with_app=True) as app:
+            for job in [await app.job(job_id) for job_id in dict.fromkeys(ids)]:
+                if not job.final:
+                    sessions.check_known(app, settings, job.workflow)
             return await _waited(call, settings, app, ids, until=until, timeout=timeout)
 
     return sessions.run(main())

@@ -28,6 +28,7 @@ _OURS_TO_MEND = (InvalidRequest, SchemaMismatch, StoreReadOnly, StoreFull)
 COMMANDS = {
     "up": "penstock.cli.up",
     "init": "penstock.cli.init",
+    "pages": "penstock.cli.pages",
     "jobs": "penstock.cli.jobs",
     "calls": "penstock.cli.calls",
     "costs": "penstock.cli.costs",

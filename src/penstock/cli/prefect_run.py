@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from prefect import flow
 from prefect.flows import Flow
 from prefect.runtime import flow_run
-from prefect.states import Cancelled
+from prefect.states import Cancelled, Completed
 
+from penstock.app import Penstock
 from penstock.cli.logs import OF_JOB, facts_of, start_logging
 from penstock.cli.output import harmless, without_password
 from penstock.cli.sessions import load_app
@@ -43,9 +45,10 @@ async def advance_workflow(workflow: str, config: str | None = None) -> Any:
 
 
 @flow(name=FLOWS["pages"], retries=0, persist_result=False, log_prints=False)
-async def orchestrate_gemini_batch(workflow: str = "pages", config: str | None = None) -> Any:
-    """Read pages through Gemini batches: collect those that ended, submit new ones, until nothing is left to do."""
-    return await _run(workflow, config)
+async def orchestrate_gemini_batch(workflow: str = "pages", config: str | None = None, run: str | None = None) -> Any:
+    """Read pages through Gemini batches: collect those that ended, submit new ones, until nothing is left to do. `run`:
+    the file of a run that is to be started first, unless it is alive."""
+    return await _run(workflow, config, pages=run)
 
 
 def flow_of(workflow: str) -> Flow[..., Any]:
@@ -55,21 +58,21 @@ def flow_of(workflow: str) -> Flow[..., Any]:
     return advance_workflow.with_options(name=flow_name(workflow))
 
 
-async def _run(workflow: str, config: str | None) -> Any:
+async def _run(workflow: str, config: str | None, *, pages: str | None = None) -> Any:
     settings = load(config)
     alone = "PREFECT__FLOW_RUN_ID" in os.environ
     if alone:
         start_logging(settings.log)
     level = getattr(logging, settings.log.level.upper())
-    with lines_in_run(UUID(str(flow_run.id)), level=level, formatter=_RunText()):
-        turn = await _turn(settings, workflow, alone=alone)
+    async with lines_in_run(UUID(str(flow_run.id)), level=level, formatter=_RunText()):
+        turn = await _turn(settings, workflow, alone=alone, pages=pages)
         log.info("the flow run ends: %s", turn.why)
     if turn.stopped:
         return Cancelled(message="Told to stop: what it held was handed back.")
-    return turn.why
+    return Completed(message=f"Ended: {turn.why}.")
 
 
-async def _turn(settings: Settings, workflow: str, *, alone: bool) -> Turn:
+async def _turn(settings: Settings, workflow: str, *, alone: bool, pages: str | None) -> Turn:
     stopping = asyncio.Event()
     app = load_app(settings)
     # Work for other workflows is handed on below; work for this one is done here.
@@ -79,6 +82,8 @@ async def _turn(settings: Settings, workflow: str, *, alone: bool) -> Turn:
     stage = PrefectStage()
     flow_runs = FlowRuns(app.engine, own=workflow)
     try:
+        if pages is not None:
+            await _start_pages(app, Path(pages))
         with heeding(stopping):
             return await advance(
                 app.engine,
@@ -93,6 +98,14 @@ async def _turn(settings: Settings, workflow: str, *, alone: bool) -> Turn:
         await flow_runs.close()
         await stage.close()
         await app.close()
+
+
+async def _start_pages(app: Penstock, file: Path) -> None:
+    from penstock.pipelines.pages.asking import start
+    from penstock.pipelines.pages.configuration import load_run
+
+    told = await start(app, load_run(file), actor="prefect")
+    log.info("run %s %s", told.job_id, "was started" if told.created else f"is {told.status}")
 
 
 class _RunText(logging.Formatter):

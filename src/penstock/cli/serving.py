@@ -15,7 +15,7 @@ from typing import Any
 from penstock.app import Penstock
 from penstock.cli.output import without_password
 from penstock.cli.service_state import readiness, url_of
-from penstock.cli.sessions import HOW_TO_NAME_IT, load_app, store_url
+from penstock.cli.sessions import load_app, store_url, without_app
 from penstock.config import Settings
 from penstock.engine.errors import InvalidConfiguration
 from penstock.engine.model import DEFAULT_QUEUE
@@ -74,7 +74,7 @@ class Facts:
     @property
     def app_told(self) -> str:
         if self.app is None:
-            return f"none, so no workflow is known here: {HOW_TO_NAME_IT}"
+            return without_app()
         return f"{self.app}, workflows: {', '.join(self.workflows) or 'none'}"
 
     @property
@@ -99,14 +99,11 @@ def run(settings: Settings, wanted: Wanted, greet: Callable[[Facts], None]) -> i
 
 
 async def _serve(settings: Settings, wanted: Wanted, greet: Callable[[Facts], None]) -> int:
+    app = load_app(settings)
+    store = settings.store if settings.source("store") else ""
     if settings.app is None:
-        if wanted.processes:
-            raise InvalidConfiguration(f"workers need an app, which knows the workflows: {HOW_TO_NAME_IT}")
-        app, store = Penstock(), settings.store
+        store = settings.store
         settings = _without_limits(settings)
-    else:
-        app = load_app(settings)
-        store = settings.store if settings.source("store") else ""
     url = store or store_url(app, settings)
     if wanted.processes and url.startswith("memory:"):
         raise InvalidConfiguration("memory:// is gone with its process: workers of other processes cannot share it")
@@ -156,7 +153,7 @@ def _listens(listener: socket.socket) -> str | None:
 
 
 def _without_limits(settings: Settings) -> Settings:
-    """Limits belong to workflows: who knows none leaves those of the store alone."""
+    """Limits belong to an app's workflows: who knows none leaves those of the store alone."""
     sources = dict(settings._sources)
     changed = settings.model_copy(update={"limits": None})
     changed._sources.update(sources)

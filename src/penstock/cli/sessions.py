@@ -41,6 +41,21 @@ def load_app(settings: Settings) -> Penstock:
     return app
 
 
+def without_app() -> str:
+    """The words for it where no app is named."""
+    return f"no app is named, so only Penstock's own pipelines are known here ({_pipelines()}): {HOW_TO_NAME_IT}"
+
+
+def check_known(app: Penstock, settings: Settings, workflow: str) -> None:
+    """Without an app nobody's own workflow can be known: then that is what is wrong."""
+    if settings.app is None and workflow not in app.workflows:
+        raise InvalidConfiguration(f"there is no workflow {workflow!r} here: {without_app()}")
+
+
+def _pipelines() -> str:
+    return ", ".join(workflow.name for workflow in installed_workflows())
+
+
 def _imported(settings: Settings) -> Penstock:
     """Import `module:object` with the working folder on the path, or say in one sentence why that cannot be."""
     assert settings.app is not None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import click
 
 from penstock.app import Penstock
+from penstock.builtin import installed_workflows
 from penstock.cli.logs import log_beside
 from penstock.cli.output import Output
 from penstock.cli.sessions import how_to_start, interrupts, lack
@@ -24,6 +25,11 @@ COUNT_WORKERS_EVERY = 5
 """Looks between two counts of living workers: the last one may end while we wait."""
 MISSED = 2
 """Counts without a worker before we do its work: a process that died is soon replaced by its supervisor."""
+
+
+def is_installed(workflow: str) -> bool:
+    """Whether it comes with Penstock, so that it can be run without an app."""
+    return any(known.name == workflow for known in installed_workflows())
 
 
 class Resting(PenstockError):
@@ -56,13 +62,16 @@ class Waiting:
             self.jobs[job_id] = await self.app.job(job_id)
         async with self._working(), asyncio.timeout_at(until) as limit:
             try:
-                with view_for(self.out, self.jobs) as view:
+                with self._view() as view:
                     await self._watch(view)
             except asyncio.CancelledError:
                 if not limit.expired():
                     click.echo(self.interrupted, err=True)
                 raise
         return list(self.jobs.values())
+
+    def _view(self) -> View:
+        return view_for(self.out, self.jobs)
 
     @contextlib.asynccontextmanager
     async def _working(self) -> AsyncIterator[None]:
@@ -120,13 +129,13 @@ class Waiting:
             raise Resting(f"job {job.id} is paused{why}, so it will not end{way_out}")
 
     async def _count_workers(self, view: View) -> None:
-        """Without an app we cannot do the work ourselves, and can only say that nobody does."""
+        """Without their app we cannot do the work ourselves, and can only say that nobody does."""
         wanted = sorted({(job.workflow, job.queue) for job in self.jobs.values() if not job.final})
         lacks = [words for workflow, queue in wanted if (words := await lack(self.app, workflow, queue))]
         self.missed = self.missed + 1 if lacks else 0
         if self.missed < MISSED:
             view.remark("")
-        elif self.settings.app is None:
+        elif self.settings.app is None and not all(is_installed(workflow) for workflow, _ in wanted):
             view.remark(f"{lacks[0]} any more: `{how_to_start(self.settings)}`")
         else:
             raise Deserted(f"{lacks[0]} any more")

@@ -38,11 +38,12 @@ def worker(
     SIGTERM or Ctrl-C lets running steps finish within the grace and hands back the rest; a second one ends at once.
     Processes that die are replaced.
     """
+    import logging
+
     from penstock.cli.logs import start_logging
-    from penstock.cli.sessions import HOW_TO_NAME_IT
+    from penstock.cli.sessions import without_app
     from penstock.cli.supervisor import Supervisor
     from penstock.cli.worker_process import orders
-    from penstock.engine.errors import InvalidConfiguration
 
     flags = {
         "queues": list(queues) or None,
@@ -53,9 +54,9 @@ def worker(
         "log__format": log_format or ("json" if call.json else None),
     }
     settings = call.settings(**flags)
-    if settings.app is None:
-        raise InvalidConfiguration(f"a worker needs an app, which knows the workflows: {HOW_TO_NAME_IT}")
     start_logging(settings.log)
+    if settings.app is None:
+        logging.getLogger("penstock.worker").warning(without_app())
     if settings.delivery == "prefect":
         from penstock.cli.prefect_worker import serve_prefect
 

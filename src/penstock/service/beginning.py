@@ -8,6 +8,7 @@ from collections.abc import Collection
 from pydantic import PydanticUserError
 
 from penstock.app import Penstock
+from penstock.builtin import installed_workflows
 from penstock.config import Settings
 from penstock.engine.errors import InvalidRequest
 
@@ -21,9 +22,11 @@ _SAMPLES = {"string": """'"world"'""", "integer": "1", "number": "1", "boolean":
 
 
 def first_job(app: Penstock, settings: Settings, *, flags: bool = True) -> str | None:
-    """With a payload where one can be guessed from its type; None where no workflow is known. `flags`: with those that
-    lead to the same app and store, as they were given, so that a password may be in them."""
-    workflow = next((each for each in app.workflows.values() if not each.name.startswith(INTERNAL)), None)
+    """With a payload where one can be guessed from its type; None where the app has no workflow of its own. `flags`:
+    with those that lead to the same app and store, as they were given, so that a password may be in them."""
+    installed = {id(each) for each in installed_workflows()}
+    theirs = (each for each in app.workflows.values() if id(each) not in installed)
+    workflow = next((each for each in theirs if not each.name.startswith(INTERNAL)), None)
     if workflow is None:
         return None
     try:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import copy
 import logging
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from uuid import UUID
 
 from prefect.context import FlowRunContext, TaskRunContext
 from prefect.logging.handlers import APILogHandler
+
+LAST_WAIT = 5.0
 
 
 class RunLines(APILogHandler):
@@ -30,9 +33,9 @@ class RunLines(APILogHandler):
         super().emit(told)
 
 
-@contextlib.contextmanager
-def lines_in_run(flow_run: UUID, *, level: int, formatter: logging.Formatter) -> Iterator[None]:
-    """For as long as the block lasts."""
+@contextlib.asynccontextmanager
+async def lines_in_run(flow_run: UUID, *, level: int, formatter: logging.Formatter) -> AsyncIterator[None]:
+    """For as long as the block lasts. At its end they are sent, within reason: Prefect keeps them for a while."""
     logger = logging.getLogger("penstock")
     handler = RunLines(flow_run, level)
     handler.setFormatter(formatter)
@@ -44,3 +47,6 @@ def lines_in_run(flow_run: UUID, *, level: int, formatter: logging.Formatter) ->
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WAIT):
+                await handler.aflush()

@@ -47,7 +47,7 @@ def api_url() -> str:
     from prefect.settings import get_current_settings
 
     url = get_current_settings().api.url
-    if url is None:
+    if not url:
         raise InvalidConfiguration(
             "delivery: prefect needs the address of Prefect's API: start one with `prefect server start`, "
             "then set PREFECT_API_URL=http://127.0.0.1:4200/api"

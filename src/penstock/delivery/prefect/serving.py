@@ -8,6 +8,7 @@ import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from prefect.client.orchestration import get_client
 from prefect.deployments.runner import RunnerDeployment
@@ -17,7 +18,7 @@ from prefect.types.entrypoint import EntrypointType
 
 from penstock.delivery.prefect.naming import DEPLOYMENT, api_url
 from penstock.delivery.prefect.starting import FlowRuns
-from penstock.delivery.prefect.waiting import drop_missed
+from penstock.delivery.prefect.waiting import any_is_planned, drop_missed
 from penstock.engine.engine import Engine
 from penstock.engine.errors import InvalidConfiguration, StoreError
 
@@ -26,6 +27,8 @@ log = logging.getLogger("penstock.worker")
 LOOK_FOR_RUNS_EVERY = 2
 SWEEP_EVERY = 5.0
 MISSED = 60.0
+SCHEDULER_TAKES = 180.0
+"""Seconds after which the server's scheduler must have made the first runs of a deployment."""
 
 
 def deployments(
@@ -67,19 +70,20 @@ async def serve(engine: Engine, made: Sequence[RunnerDeployment], *, runs: int, 
             await drop_missed(client, deployment_id, older_than=MISSED)
     serving = asyncio.create_task(runner.start(), name="penstock-prefect-runner")
     pumping = asyncio.create_task(_pump(engine), name="penstock-prefect-pump")
+    looking = asyncio.create_task(_look_at_scheduler(engine, ids[:1]), name="penstock-prefect-scheduler")
     told = asyncio.create_task(stopping.wait())
     for deployment in made:
         log.info("deployment %s/%s is served", deployment.flow_name, deployment.name)
     try:
         await asyncio.wait([serving, told], return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (pumping, told):
+        for task in (pumping, looking, told):
             task.cancel()
         if not serving.done() and runner.started:
             log.info("stopping: flow runs hand back what they hold")
             await runner.astop()
         serving.cancel()
-        await asyncio.gather(pumping, told, return_exceptions=True)
+        await asyncio.gather(pumping, looking, told, return_exceptions=True)
         with contextlib.suppress(asyncio.CancelledError):
             await serving
 
@@ -110,3 +114,21 @@ async def _pump(engine: Engine) -> None:
             await engine.clock.sleep(SWEEP_EVERY)
     finally:
         await flow_runs.close()
+
+
+async def _look_at_scheduler(engine: Engine, deployments: Sequence[UUID]) -> None:
+    """A server whose scheduler fails says so in its own log only."""
+    await engine.clock.sleep(SCHEDULER_TAKES)
+    for deployment in deployments:
+        try:
+            async with get_client() as client:
+                fine = await any_is_planned(client, deployment)
+        except Exception as error:
+            log.warning("Prefect could not be asked for its schedule: %s", error)
+            continue
+        if not fine:
+            log.warning(
+                "Prefect's server plans no flow runs although the deployments have a schedule: see its log. "
+                "With SQLAlchemy 2.1 its scheduler fails; give it an environment of its own with sqlalchemy<2.1. "
+                "While this worker runs it looks for work by itself"
+            )

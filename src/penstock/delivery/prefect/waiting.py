@@ -31,6 +31,15 @@ async def one_is_to_begin(client: PrefectClient, deployment: UUID) -> bool:
     )
 
 
+async def any_is_planned(client: PrefectClient, deployment: UUID) -> bool:
+    """Whether the server's scheduler has made flow runs, or has been told to make none."""
+    if not any(schedule.active for schedule in (await client.read_deployment(deployment)).schedules):
+        return True
+    in_a_day = datetime.now(UTC).timestamp() + 86_400.0
+    planned = _due_before(deployment, in_a_day, StateType.SCHEDULED)
+    return bool(await client.read_flow_runs(flow_run_filter=planned, limit=1))
+
+
 async def drop_missed(client: PrefectClient, deployment: UUID, *, older_than: float) -> int:
     """While no worker was there the schedule went on: one of the runs that it missed is as good as all of them."""
     missed = _due_before(deployment, datetime.now(UTC).timestamp() - older_than, StateType.SCHEDULED)

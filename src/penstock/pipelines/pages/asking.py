@@ -118,9 +118,7 @@ async def run_of(app: Penstock, job_id: str, *, tenant: str | None = None) -> Jo
     return job
 
 
-async def _wish(
-    app: Penstock, job: Job, ledger: str, kind: str, detail: dict[str, Any], actor: Actor | str
-) -> None:
+async def _wish(app: Penstock, job: Job, ledger: str, kind: str, detail: dict[str, Any], actor: Actor | str) -> None:
     unknown = detail.keys() - {"key", "state", "school", "year"}
     if unknown:
         raise InvalidRequest(f"unknown: {', '.join(sorted(unknown))}; use key, or state, school and year")

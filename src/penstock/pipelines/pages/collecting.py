@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,8 +23,6 @@ from penstock.pipelines.pages import outputs, rules
 from penstock.pipelines.pages.ledger import BatchRow, Book, Failure, Flight, Ledger
 from penstock.pipelines.pages.model import BatchResult, PageIdentifier, Run
 from penstock.pipelines.pages.prompts.registry import LoadedPrompt
-
-_FENCE = re.compile(r"\A\s*```[a-zA-Z]*\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 
 UNBLAMED = frozenset({"discarded", "absent", "lost"})
 """Ends of a batch's call that say nothing about its pages."""
@@ -181,14 +178,21 @@ def judged_answer(row: Row, prompt: LoadedPrompt) -> tuple[Any, rules.FailureTyp
 
 
 def _mended(row: Row, prompt: LoadedPrompt, message: str) -> tuple[Any, rules.FailureType | None, str]:
-    """Models like to put a fence around their JSON."""
-    fenced = _FENCE.match(row.text or "")
+    """Models like to put a fence around their JSON, and a word or two before it."""
+    fenced = _fenced(row.text or "")
     try:
-        data = json.loads(fenced[1] if fenced else row.text or "")
+        data = json.loads(row.text or "" if fenced is None else fenced)
     except (ValueError, RecursionError):
         return None, "invalid_json", message
     wrong = prompt.validate(data)
-    return (data, None, "") if wrong is None and fenced else (None, "schema", wrong or message)
+    return (data, None, "") if wrong is None and fenced is not None else (None, "schema", wrong or message)
+
+
+def _fenced(text: str) -> str | None:
+    """What stands between the only two fences. No line within JSON begins with one: line breaks are escaped there."""
+    lines = text.split("\n")
+    fences = [place for place, line in enumerate(lines) if line.lstrip().startswith("```")]
+    return "\n".join(lines[fences[0] + 1 : fences[1]]) if len(fences) == 2 else None
 
 
 async def _contested(path: Path) -> frozenset[str]:

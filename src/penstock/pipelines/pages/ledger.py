@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,6 +24,9 @@ from penstock.pipelines.pages.walk import UNKNOWN, Known, Sighting
 
 MOST_NAMED = 500
 """Values in one `IN (…)`."""
+
+MOST_AT_ONCE = 64
+"""Rows in one `INSERT`."""
 
 
 class Desk(Protocol):
@@ -232,27 +236,28 @@ class Ledger:
         self.write(_PUT_BOOK, **values)
         if not book.new:
             self.write("DELETE FROM pages_ready WHERE ledger = :ledger AND book = :book", book=book.book)
-        for head in rules.heads(book.numbering, book.states, self.on_dead):
-            self._put_ready(book, head)
+        self._put_ready(book, rules.heads(book.numbering, book.states, self.on_dead))
         book.new = False
 
-    def _put_ready(self, book: Book, head: Head) -> None:
-        self.write(
-            "INSERT INTO pages_ready (ledger, book, number, remaining, served)"
-            " VALUES (:ledger, :book, :number, :remaining, :served)",
-            book=book.book,
-            number=head.number,
-            remaining=head.remaining,
-            served=book.served,
-        )
+    def _put_ready(self, book: Book, heads: Sequence[Head]) -> None:
+        # A book with many gaps has many of them. Sizes are powers of two, so that there are few statements to prepare.
+        start = 0
+        while start < len(heads):
+            count = min(MOST_AT_ONCE, 1 << (len(heads) - start).bit_length() - 1)
+            values: dict[str, Any] = {"book": book.book, "served": book.served}
+            for at, head in enumerate(heads[start : start + count]):
+                values[f"n{at}"], values[f"r{at}"] = head.number, head.remaining
+            self.write(_put_ready(count), **values)
+            start += count
 
-    async def change(self, pages: Sequence[Sequence[Any]], letter: str) -> None:
-        """The same new state for (book, number), wherever they are."""
-        changes: dict[str, dict[int, str]] = {}
+    async def change(self, pages: Sequence[Sequence[Any]], letter: str, *, only: str | None = None) -> None:
+        """The same new state for (book, number), wherever they are; with `only`, for those that are in this state."""
+        numbers: dict[str, list[int]] = {}
         for book, number in pages:
-            changes.setdefault(book, {})[number] = letter
-        for name, known in (await self.books(list(changes))).items():
-            known.change(changes[name])
+            numbers.setdefault(book, []).append(number)
+        for name, known in (await self.books(list(numbers))).items():
+            now = {number: rules.state_of(known.numbering, known.states, number) for number in numbers[name]}
+            known.change({number: letter for number, state in now.items() if only in (None, state)})
             self.put(known)
 
     def drop_books(self, books: Iterable[str]) -> None:
@@ -261,11 +266,10 @@ class Ledger:
             self.write("DELETE FROM pages_ready WHERE ledger = :ledger AND book = :book", book=book)
 
     async def take_in(self, sightings: Sequence[Sighting]) -> None:
-        """What a walk saw becomes what is known. One that comes back is told which of its pages fly or died."""
+        """What a walk saw becomes what is known. Of pages that come back it is remembered which fly or died."""
         names = [sighting.book for sighting in sightings]
         known = await self.books(names)
-        fresh = [name for name in names if name not in known]
-        history = await self._history(fresh)
+        history = await self._history([sighting.book for sighting in sightings if sighting.labels is not None])
         waiting = await self._unpublished(names)
         for sighting in sightings:
             book = known.get(sighting.book)
@@ -277,9 +281,9 @@ class Ledger:
                     self.note_ignored(_left_out(sighting.book, left_out))
                 new = Numbering(written)
                 book.states = rules.all_to_do(written) if book.new else rules.moved(book.numbering, book.states, new)
-                book.numbering = new
-                if sighting.book in history:
-                    book.change(history[sighting.book])
+                before, book.numbering = book.numbering, new
+                past = history.get(sighting.book, {})
+                book.change({number: letter for number, letter in past.items() if before.place(number) is None})
             if sighting.outputs is not None and (sighting.outputs or not book.new):
                 unpublished = waiting.get(sighting.book, frozenset())
                 book.states = rules.seen(book.numbering, book.states, sighting.outputs, unpublished)
@@ -293,9 +297,7 @@ class Ledger:
         ((any_dead,),) = await self.read("SELECT COUNT(*) FROM pages_failures WHERE ledger = :ledger AND dead = 1")
         ((any_flying,),) = await self.read("SELECT COUNT(*) FROM pages_flights WHERE ledger = :ledger")
         if any_dead:
-            for book, number in await self.read_among(
-                "SELECT book, number FROM pages_failures WHERE ledger = :ledger AND dead = 1 AND book IN ({})", books
-            ):
+            for book, number in await self.dead_among(books):
                 found.setdefault(book, {})[number] = rules.DEAD
         if any_flying:
             for book, number in await self.read_among(
@@ -303,6 +305,13 @@ class Ledger:
             ):
                 found.setdefault(book, {})[number] = rules.FLYING
         return found
+
+    async def dead_among(self, books: Sequence[str]) -> frozenset[tuple[str, int]]:
+        """(book, number) of the pages of these books that died, whatever their letters say now."""
+        rows = await self.read_among(
+            "SELECT book, number FROM pages_failures WHERE ledger = :ledger AND dead = 1 AND book IN ({})", books
+        )
+        return frozenset((book, number) for book, number in rows)
 
     async def _unpublished(self, books: Sequence[str]) -> dict[str, frozenset[str]]:
         """Outputs whose row is stored and whose file has not its own name yet."""
@@ -489,6 +498,12 @@ _PUT_BOOK = (
     " flying = excluded.flying, dead = excluded.dead, found = excluded.found, served = excluded.served,"
     " label_seen = excluded.label_seen, output_seen = excluded.output_seen"
 )
+
+
+@cache
+def _put_ready(count: int) -> str:
+    rows = ", ".join(f"(:ledger, :book, :n{at}, :r{at}, :served)" for at in range(count))
+    return f"INSERT INTO pages_ready (ledger, book, number, remaining, served) VALUES {rows}"
 
 
 def _book(row: tuple[Any, ...]) -> Book:

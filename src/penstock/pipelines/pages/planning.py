@@ -302,19 +302,22 @@ def _request(run: Run, prompt: LoadedPrompt, context: PageContext | None) -> dic
 async def history_of(engine: Engine, ledger: str, *, place: str) -> History:
     """What the ledger of an output folder adds; reads only. What batches took is measured at `place` alone: a Gemini on
     this machine says nothing about Google's."""
-    named = {"ledger": ledger, "place": place}
+    where = f"gemini.batch {place} "
+    named = {"ledger": ledger, "place": where, "long": len(where)}
     dead = await engine.read(("SELECT book, number FROM pages_failures WHERE ledger = :ledger AND dead = 1", named))
     flying = await engine.read(("SELECT book, number FROM pages_flights WHERE ledger = :ledger", named))
     ended = await engine.read(
         (
             "SELECT b.ended - b.submitted, b.size, c.input, c.output FROM pages_batches b JOIN calls c ON c.id = b.call"
-            " WHERE b.ledger = :ledger AND c.place = :place AND b.state = 'ended' AND b.submitted IS NOT NULL"
+            " WHERE b.ledger = :ledger AND substr(c.place || ' ', 1, :long) = :place"
+            " AND b.state = 'ended' AND b.submitted IS NOT NULL"
             f" AND c.state = 'collected' ORDER BY b.number DESC LIMIT {LAST_BATCHES}",
             named,
         )
     )
     took = sorted(row[0] for row in ended)
-    pages = sum(row[1] for row in ended)
+    # Our own Gemini counts in its own way.
+    pages = 0 if place == "own" else sum(row[1] for row in ended)
     return History(
         dead=_by_book(dead),
         flying=_by_book(flying),

@@ -15,6 +15,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from penstock.pipelines.pages.model import OnDeadPage
@@ -102,7 +103,8 @@ def numbered(names: list[str]) -> tuple[str, list[str]]:
     if names and _uniform(names):
         first, last = min(names), max(names)
         if int(last) - int(first) + 1 == len(names):
-            return (first if first == last else f"{first}-{last}"), []
+            return _run(first, last), []
+        return _with_gaps(sorted(names)), []
     found: dict[int, str] = {}
     left_out = []
     for name in sorted(names):
@@ -125,6 +127,19 @@ def numbered(names: list[str]) -> tuple[str, list[str]]:
     return "".join(parts), left_out
 
 
+def _with_gaps(names: list[str]) -> str:
+    """Of numbers of one length, in their order."""
+    numbers = list(map(int, names))
+    ends = [at for at, (one, other) in enumerate(pairwise(numbers), 1) if other - one > 1]
+    return GAP.join(
+        _run(names[start], names[end - 1]) for start, end in zip([0, *ends], [*ends, len(names)], strict=True)
+    )
+
+
+def _run(first: str, last: str) -> str:
+    return first if first == last else f"{first}-{last}"
+
+
 def _uniform(names: list[str]) -> bool:
     """Numbers of one length: then their order is that of their letters."""
     together = "".join(names)
@@ -137,8 +152,7 @@ def _is_number(name: str) -> bool:
 
 
 def _close(parts: list[str], start: str, last: int, separator: str) -> None:
-    written = start if int(start) == last else f"{start}-{str(last).zfill(len(start))}"
-    parts.append(written + separator)
+    parts.append(_run(start, str(last).zfill(len(start))) + separator)
 
 
 def all_to_do(numbering: str) -> str:
@@ -166,8 +180,26 @@ def heads(numbering: Numbering, states: str, on_dead: OnDeadPage = "block") -> l
     return [Head(numbering.number(run.start()), run.end() - run.start()) for run in _READY[on_dead].finditer(states)]
 
 
+@dataclass(slots=True, frozen=True)
+class Ready:
+    """A page that can run, among those of other books. `served`: the batch that last had a page of its book."""
+
+    book: str
+    number: int
+    remaining: int
+    served: int
+
+
+def rank(page: Ready) -> tuple[int, int, str, int]:
+    """Who goes first, lowest first: the longest remaining chain (Hu's rule), then the book that was served longest
+    ago. `Ledger.next_pages` says the same in SQL."""
+    return -page.remaining, page.served, page.book, page.number
+
+
 def changed(numbering: Numbering, states: str, changes: Mapping[int, str]) -> str:
     """The states with some pages changed; a page that is not in the book any more is passed over."""
+    if not changes:
+        return states
     letters = list(states)
     for number, letter in changes.items():
         place = numbering.place(number)

@@ -60,6 +60,7 @@ async def tick(task: Task, ctx: Context) -> Again | dict[str, Any]:
     run = task.run
     ledger = Ledger(task.ledger, ctx, run.execution.on_dead_page)
     prompt = await asyncio.to_thread(load_prompt, run.prompt)
+    await _check_outputs(ledger, task)
     await _publish(ctx, ledger, task)
     await grant(ctx, ledger, task)
     await _index(ctx, ledger, task)
@@ -89,6 +90,7 @@ async def stop(task: Task, ctx: Context) -> Again | None:
     since = ctx.now() if task.canceled is None else task.canceled
     waiting = task.model_copy(update={"canceled": since})
     prompt = await asyncio.to_thread(load_prompt, task.run.prompt)
+    await _check_outputs(ledger, waiting)
     await _publish(ctx, ledger, waiting)
     live = await _service(ctx, ledger, waiting, prompt, ending=True)
     await _publish(ctx, ledger, waiting)
@@ -100,6 +102,15 @@ async def stop(task: Task, ctx: Context) -> Again | None:
 def _under_way(live: Sequence[Call]) -> list[Call]:
     """One that waits for a person would let the job go on at once, and again and again."""
     return [call for call in live if call.state not in RESTING]
+
+
+async def _check_outputs(ledger: Ledger, task: Task) -> None:
+    """Nothing is written into, and nothing is missed in, a folder that is not the one it was."""
+    output_dir = task.run.paths.output_dir
+    totals = await ledger.totals()
+    await asyncio.to_thread(check_mark, output_dir, task.ledger, totals.done)
+    if not totals.done:
+        await asyncio.to_thread(mark, output_dir, task.ledger)
 
 
 async def _publish(ctx: Context, ledger: Ledger, task: Task) -> None:
@@ -120,7 +131,6 @@ async def _index(ctx: Context, ledger: Ledger, task: Task) -> None:
     """Walk the trees: everything the first time, then what changed."""
     run = task.run
     totals = await ledger.totals()
-    await asyncio.to_thread(check_mark, run.paths.output_dir, task.ledger, totals.done)
     filters = run.filters
     states = None if filters.target_states is None else frozenset(filters.target_states)
 
@@ -148,19 +158,26 @@ async def _index(ctx: Context, ledger: Ledger, task: Task) -> None:
 
 
 async def _verify(ctx: Context, ledger: Ledger, task: Task, prompt: LoadedPrompt) -> None:
-    """Outputs that somebody else wrote, or an earlier run: those that fit the schema count as done."""
-    while books := await ledger.books_with("found", FOUND_AT_ONCE):
-        wrong = await asyncio.to_thread(_judge_found, task.run, books, prompt)
+    """Outputs that somebody else wrote, or an earlier run: those that fit the schema count as done, and nothing stands
+    against their pages any more. With one that does not, a page is what it would be without."""
+    while books := {book.book: book for book in await ledger.books_with("found", FOUND_AT_ONCE)}:
+        dead = await ledger.dead_among(list(books))
+        wrong = await asyncio.to_thread(_judge_found, task.run, list(books.values()), prompt, dead)
         for page, why in wrong:
-            ctx.log.warning("the output of %s is not valid, so it is work: %s", page, why)
-        for book in books:
+            ctx.log.warning("the output of %s is not valid, so it does not count: %s", page, why)
+        for book in books.values():
             ledger.put(book)
+        for name, number in await ledger.strikes(list(books)):
+            if rules.state_of(books[name].numbering, books[name].states, number) == rules.DONE:
+                ledger.clear(name, number)
         await ctx.checkpoint(task)
         if ctx.halted:
             return
 
 
-def _judge_found(run: Run, books: Sequence[Book], prompt: LoadedPrompt) -> list[tuple[str, str]]:
+def _judge_found(
+    run: Run, books: Sequence[Book], prompt: LoadedPrompt, dead: frozenset[tuple[str, int]]
+) -> list[tuple[str, str]]:
     wrong = []
     for book in books:
         changes: dict[int, str] = {}
@@ -174,7 +191,8 @@ def _judge_found(run: Run, books: Sequence[Book], prompt: LoadedPrompt) -> list[
                 why = str(error)
             except OSError as error:
                 raise Transient(f"{path} cannot be read: {error.strerror}") from error
-            changes[number] = rules.DONE if why is None else rules.WORK
+            otherwise = rules.DEAD if (book.book, number) in dead else rules.WORK
+            changes[number] = rules.DONE if why is None else otherwise
             if why is not None:
                 wrong.append((book.page(number).id_string, why))
         book.change(changes)
@@ -204,7 +222,7 @@ async def _service(
             await ctx.part("process_batch_results", partial(_take_in, ctx, ledger, task, prompt, batch, call))
         else:
             if batch.call != call.id:
-                ledger.submitted(batch.number, call.id, ctx.now())
+                _note_sent(ctx, ledger, batch, call)
                 await ctx.checkpoint(task)
             live.append(call)
     return live
@@ -227,6 +245,8 @@ async def _free(ctx: Context, ledger: Ledger, task: Task, batch: BatchRow) -> No
     flights = await ledger.flights(batch.number)
     await ledger.change([(flight.book, flight.number) for flight in flights], rules.WORK)
     ledger.drop_batch(batch.number)
+    if batch.call is not None and batch.job == ctx.job.id:
+        ctx.count(batches_submitted=-1)
     await ctx.checkpoint(task)
 
 
@@ -234,6 +254,7 @@ async def _take_in(
     ctx: Context, ledger: Ledger, task: Task, prompt: LoadedPrompt, batch: BatchRow, call: Call
 ) -> dict[str, Any]:
     flights = await ledger.flights(batch.number)
+    _note_sent(ctx, ledger, batch, call)
     result = await collect(ctx, ledger, task.run, prompt, batch, call)
     await ctx.checkpoint(task)
     ctx.log.info(
@@ -313,11 +334,18 @@ async def _send(ctx: Context, ledger: Ledger, task: Task, prompt: LoadedPrompt, 
             raise Permanent(f"batch {batch.number} is refused: {error}") from error
         await _free(ctx, ledger, task, batch)
         raise Blocked(f"{len(missing)} images are gone: the batch is put together anew") from error
-    ledger.submitted(batch.number, call.id, ctx.now())
-    ctx.count(batches_submitted=1)
+    _note_sent(ctx, ledger, batch, call)
     await ctx.checkpoint(task)
     ctx.log.info("batch %d with %d pages is %s (%s)", batch.number, len(flights), call.state, call.provider_id)
     return call
+
+
+def _note_sent(ctx: Context, ledger: Ledger, batch: BatchRow, call: Call) -> None:
+    """The batch is at Gemini, as far as anybody knows. Counted once, also when that is learned after a crash."""
+    if batch.call != call.id:
+        ledger.submitted(batch.number, call.id, call.submitted or ctx.now())
+    if batch.call is None:
+        ctx.count(batches_submitted=1)
 
 
 def _is_there(image: str) -> bool:

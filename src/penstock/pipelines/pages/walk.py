@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.engine.errors import Transient
+from penstock.outputs.files import atomic_write
 
 JUST_NOW = 2_000_000_000
 """Nanoseconds within which a folder's time says nothing about what comes next. Covers file systems that keep whole
@@ -66,9 +67,13 @@ class Walk:
     admits: Callable[[str, int | None], bool]
     gone: list[str] = field(default_factory=list)
     ignored: dict[str, str] = field(default_factory=dict)
-    folders_changed: bool = False
+    _before: dict[str, int] = field(default_factory=dict)
     _books: deque[str] | None = None
     _now: int = 0
+
+    @property
+    def folders_changed(self) -> bool:
+        return self.folders != self._before
 
     def step(self, most: int) -> list[Sighting]:
         """Up to `most` books that changed since they were noted; empty when the pass is over."""
@@ -84,9 +89,9 @@ class Walk:
             try:
                 label_seen = stat(f"{labels}/{book}").st_mtime_ns
             except FileNotFoundError:
-                # A link to a folder that went away does not change the folder that it is in.
                 if book in known:
                     self.gone.append(book)
+                self._doubt(book)
                 continue
             except OSError as error:
                 self._unreadable(book, error)
@@ -96,7 +101,7 @@ class Walk:
             except FileNotFoundError:
                 output_seen = MISSING
             except OSError as error:
-                self._unreadable(f"{outputs}/{book}", error)
+                self._unreadable(book, error, f"{outputs}/{book}")
                 continue
             if label_seen != before.label_seen or output_seen != before.output_seen:
                 sighting = self._look(book, before, label_seen, output_seen)
@@ -109,12 +114,11 @@ class Walk:
         try:
             if label_seen != before.label_seen:
                 labels = _stems(f"{self.labels}/{book}")
-            if output_seen != before.output_seen:
+            # A page that is new may have its output already.
+            if labels is not None or output_seen != before.output_seen:
                 outputs = [] if output_seen == MISSING else _stems(f"{self.outputs}/{book}")
-        except FileNotFoundError:
-            # Removed this very moment: the next pass sees what is left.
-            return None
         except OSError as error:
+            # Also one that was removed this very moment: the next pass sees what is left.
             self._unreadable(book, error)
             return None
         state, school, year = book.split("/")
@@ -133,15 +137,15 @@ class Walk:
             if path:
                 parent, _, name = path.rpartition("/")
                 children.setdefault(parent, []).append(name)
-        noted: dict[str, int] = {}
+        self._before, self.folders = self.folders, {}
         books: list[str] = []
-        for state in self._below("", children, noted):
+        for state in self._below("", children):
             if not self.admits(state, None):
                 continue
             # The same years come again and again, and each need be asked for once.
             asked: dict[str, bool] = {}
-            for school in self._below(state, children, noted):
-                for year in self._below(f"{state}/{school}", children, noted):
+            for school in self._below(state, children):
+                for year in self._below(f"{state}/{school}", children):
                     if year not in asked:
                         if not _is_year(year):
                             self._ignore(f"{state}/{school}/{year}", "the folder's name is no year")
@@ -151,22 +155,19 @@ class Walk:
                         books.append(f"{state}/{school}/{year}")
         there = frozenset(books)
         self.gone = [book for book in self.known if book not in there]
-        self.folders_changed = noted != self.folders
-        self.folders = noted
         return books
 
-    def _below(self, path: str, children: dict[str, list[str]], noted: dict[str, int]) -> list[str]:
+    def _below(self, path: str, children: dict[str, list[str]]) -> list[str]:
         """The names of the folders in a folder."""
         full = f"{self.labels}/{path}" if path else str(self.labels)
         try:
             seen = os.stat(full).st_mtime_ns  # noqa: PTH116
-            if self.folders.get(path) == seen:
-                noted[path] = seen
+            if self._before.get(path) == seen:
+                self.folders[path] = seen
                 return children.get(path, [])
+            self.folders[path] = self._noted(seen)
             with os.scandir(full) as entries:
-                found = [entry.name for entry in entries if self._is_folder(entry, path)]
-            noted[path] = self._noted(seen)
-            return found
+                return [entry.name for entry in entries if self._is_folder(entry, path)]
         except OSError as error:
             if not path:
                 raise Transient(
@@ -174,9 +175,10 @@ class Walk:
                 ) from error
             self._unreadable(path, error)
             if isinstance(error, FileNotFoundError):
+                self.folders.pop(path, None)
                 return []
-            # What cannot be read is not gone: a permission or a network comes back, and changes no time.
-            noted[path] = UNKNOWN
+            # What cannot be read is not gone.
+            self.folders[path] = UNKNOWN
             return children.get(path, [])
 
     def _is_folder(self, entry: os.DirEntry[str], path: str) -> bool:
@@ -188,14 +190,24 @@ class Walk:
             self._ignore(ascii(f"{path}/{entry.name}"), "the name is not UTF-8")
             return False
         try:
-            return entry.is_dir()
-        except OSError as error:
-            self._unreadable(f"{path}/{entry.name}".lstrip("/"), error)
-            return False
+            if entry.is_dir():
+                return True
+        except OSError:
+            # Whoever goes there finds out why.
+            return True
+        if entry.is_symlink():
+            self.folders[path] = UNKNOWN
+        return False
 
-    def _unreadable(self, path: str, error: OSError) -> None:
+    def _doubt(self, path: str) -> None:
+        """Read the folder that this one is in again at the next pass. What a link leads to, or a permission, comes
+        back without changing its time."""
+        self.folders[path.rpartition("/")[0]] = UNKNOWN
+
+    def _unreadable(self, path: str, error: OSError, named: str = "") -> None:
+        self._doubt(path)
         if not isinstance(error, FileNotFoundError):
-            self._ignore(path, f"cannot be read: {error.strerror}")
+            self._ignore(named or path, f"cannot be read: {error.strerror}")
 
     def _ignore(self, path: str, reason: str) -> None:
         if len(self.ignored) < MOST_IGNORED:
@@ -224,25 +236,27 @@ def _stems(folder: str) -> list[str]:
 def mark(output_dir: Path, ledger: str) -> None:
     """Leave our mark in the output folder, by which it is known again."""
     output_dir.mkdir(parents=True, exist_ok=True)
-    path = output_dir / MARK
-    if not path.exists():
-        path.write_text(f"{ledger}\n")
+    if _mark_of(output_dir) != ledger:
+        atomic_write(output_dir / MARK, f"{ledger}\n".encode())
 
 
 def check_mark(output_dir: Path, ledger: str, done: int) -> None:
     """An output folder that lost its mark is another folder (a disk that is not mounted, say): everything that is done
     would seem to be gone, and be paid for again."""
-    try:
-        written = (output_dir / MARK).read_text().strip()
-    except FileNotFoundError:
-        written = ""
-    except OSError as error:
-        raise Transient(f"paths.output_dir: {output_dir} cannot be read: {error.strerror}") from error
-    if done and written != ledger:
+    if done and _mark_of(output_dir) != ledger:
         raise Transient(
             f"paths.output_dir: {output_dir} has no mark ({MARK}), though {done} pages were done there: is a disk not"
             f" mounted? If the outputs were removed on purpose, write {ledger} into {output_dir / MARK}"
         )
+
+
+def _mark_of(output_dir: Path) -> str:
+    try:
+        return (output_dir / MARK).read_text(errors="replace").strip()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise Transient(f"paths.output_dir: {output_dir} cannot be read: {error.strerror}") from error
 
 
 MARK = ".penstock-pages"

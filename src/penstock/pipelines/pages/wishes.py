@@ -59,7 +59,7 @@ async def _reconsider(ledger: Ledger, most: int) -> None:
         " WHERE ledger = :ledger AND dead = 1 AND type <> 'image' AND failures < :most",
         most=most,
     )
-    await ledger.change(rows, rules.WORK)
+    await ledger.change(rows, rules.WORK, only=rules.DEAD)
 
 
 async def grant(ctx: Context, ledger: Ledger, task: Task) -> None:
@@ -82,7 +82,7 @@ async def _retry(ctx: Context, ledger: Ledger, detail: dict[str, Any], actor: st
         f"SELECT book, number FROM pages_failures WHERE ledger = :ledger AND dead = 1{where}", **named
     )
     ledger.write(f"DELETE FROM pages_failures WHERE ledger = :ledger AND dead = 1{where}", **named)
-    await ledger.change(rows, rules.WORK)
+    await ledger.change(rows, rules.WORK, only=rules.DEAD)
     ctx.log.info("%s asked to try %d dead pages again", actor, len(rows))
 
 

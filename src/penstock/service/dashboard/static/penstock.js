@@ -245,6 +245,24 @@
     setTimeout(() => button.classList.remove("done"), 1200);
   };
 
+  // A strip of cells, each a page: the name of the one under the pointer, and the way to it. Its list has them as links.
+  const pageAt = (event) => {
+    const stretch = event.target.closest?.("[data-strip] rect[data-first]");
+    if (!stretch) return null;
+    const box = stretch.getBoundingClientRect(), { first, count } = stretch.dataset;
+    const within = Math.floor((event.clientX - box.left) / box.width * count);
+    const name = String(Number(first) + Math.min(Math.max(within, 0), count - 1)).padStart(first.length, "0");
+    return { stretch, name };
+  };
+  document.addEventListener("pointermove", (event) => {
+    const found = pageAt(event), title = found?.stretch.querySelector("title");
+    if (title) write(title, `page ${found.name}: ${title.textContent.split(": ").pop()}`);
+  });
+  document.addEventListener("click", (event) => {
+    const found = pageAt(event);
+    if (found) location.href = found.stretch.closest("[data-strip]").dataset.strip + found.name;
+  });
+
   // Keys: `g` and a letter go somewhere, `j` and `k` walk the rows.
   let leader = 0;
   const step = (by) => {

@@ -1,0 +1,89 @@
+"""The plan of a run as the command line makes it: the trees are walked in a thread, with a line that says how far, and
+a store is only asked if it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from penstock.builtin import gemini_place
+from penstock.cli import sessions
+from penstock.cli.output import Output
+from penstock.cli.pages_asked import Asked
+from penstock.cli.schema_state import schema_state
+from penstock.engine.errors import PenstockError
+from penstock.pipelines.pages.planning import (
+    Estimate,
+    History,
+    Rounds,
+    Survey,
+    estimate,
+    history_of,
+    rounds,
+    survey,
+)
+from penstock.pipelines.pages.prompts.registry import load_prompt
+from penstock.remote.prices import load_prices
+
+
+@dataclass(slots=True, frozen=True)
+class Planned:
+    survey: Survey
+    rounds: Rounds
+    estimate: Estimate
+    history: History
+
+
+async def planned(asked: Asked, *, first: int = 0, answer_tokens: int | None = None) -> Planned:
+    run, settings = asked.run, asked.settings
+    history = await _history(asked)
+    with _telling(asked.call.out) as tell:
+        found = await asyncio.to_thread(survey, run, history, first=first, tell=tell)
+    limits = run.execution
+    depth = await asyncio.to_thread(
+        rounds, found.chains, size=limits.batch_size_limit, slots=limits.max_concurrent_batches
+    )
+    cost = estimate(
+        run,
+        load_prompt(run.prompt),
+        found,
+        load_prices(settings.gemini.prices),
+        model=run.model.name or settings.gemini.model,
+        most_output=settings.gemini.max_output_tokens,
+        now=time.time(),
+        history=history,
+        answer=answer_tokens,
+    )
+    return Planned(found, depth, cost, history)
+
+
+async def _history(asked: Asked) -> History:
+    """Of a store that is there and of our own schema; a plan neither makes one nor changes it."""
+    settings = asked.settings
+    url = settings.store
+    try:
+        if url.startswith("memory:") or not (await schema_state(url)).current:
+            return History()
+        async with sessions.opened(settings) as app:
+            return await history_of(app.engine, asked.ledger, place=gemini_place(settings))
+    except PenstockError as error:
+        asked.call.out.note(f"The store is not asked what was done before: {error}")
+        return History()
+
+
+@contextlib.contextmanager
+def _telling(out: Output) -> Iterator[Callable[[Survey], None] | None]:
+    """A line on a terminal that says how much was seen."""
+    if not out.live:
+        yield None
+        return
+    from rich.live import Live
+    from rich.spinner import Spinner
+    from rich.text import Text
+
+    spinner = Spinner("dots", Text("looking at the folders"))
+    with Live(spinner, console=out.console(stderr=True), refresh_per_second=8, transient=True):
+        yield lambda seen: spinner.update(text=Text(f"{seen.books:,} books, {seen.pages:,} pages"))
