@@ -159,17 +159,23 @@ def makespan(options: Options) -> Part:
     found = pages_makespan.study(libraries)
     ours, *others = pages_makespan.ORDERS
     for name in pages_makespan.ORDERS:
-        found["both", name] = [ratio for slots in ("tight", "ample") for ratio in found[slots, name]]
+        found["both", name] = [outcome for slots in ("tight", "ample") for outcome in found[slots, name]]
     lines = []
     part = Part("")
     for slots in ("tight", "ample", "both"):
-        told = {name: pages_makespan.summed_up(found[slots, name]) for name in pages_makespan.ORDERS}
-        lines += [[slots, name, *(f"{value:.3f}" for value in values)] for name, values in told.items()]
+        told = {
+            name: pages_makespan.summed_up([outcome.ratio for outcome in found[slots, name]])
+            for name in pages_makespan.ORDERS
+        }
+        for name, values in told.items():
+            pairs = zip(found[slots, name], found[slots, ours], strict=True)
+            beside = median(other.makespan / our.makespan for other, our in pairs)
+            lines.append([slots, name, *(f"{value:.3f}" for value in (*values, beside))])
         part.want(f"makespan ÷ bound, {slots} slots, median", told[ours][0], TIMES_BOUND)
         for at, which in ((0, "median"), (2, "worst")):
             peers: dict[str, float | None] = {name: told[name][at] for name in others}
             part.rows.append(Row(f"makespan ÷ bound, {slots} slots, {which}", "", False, told[ours][at], peers))
-    headings = ["slots", "order", "median", "9 of 10 below", "worst"]
+    headings = ["slots", "order", "median", "9 of 10 below", "worst", "takes, beside ours"]
     part.text = f"makespan ÷ lower bound over {libraries} random libraries of each kind\n\n" + table(headings, lines)
     return part
 

@@ -162,11 +162,11 @@ def simulate(library: Library, order: Order) -> Outcome:
     return Outcome(now, max(longest, run.paged / library.slots), run.batches)
 
 
-def study(libraries: int) -> dict[tuple[str, str], list[float]]:
-    """The ratio of makespan to bound, of every library, by kind of slots and order."""
+def study(libraries: int) -> dict[tuple[str, str], list[Outcome]]:
+    """What became of every library, by kind of slots and order."""
     kinds: tuple[Slots, ...] = ("tight", "ample")
     return {
-        (slots, name): [simulate(library(seed, slots), order).ratio for seed in range(libraries)]
+        (slots, name): [simulate(library(seed, slots), order) for seed in range(libraries)]
         for slots in kinds
         for name, order in ORDERS.items()
     }

@@ -9,11 +9,11 @@ import logging
 
 from penstock import Context, FollowUp, Penstock, Permanent, Workflow
 
-pages = Workflow("pages")
+sheets = Workflow("sheets")
 summary = Workflow("summary")
 
 
-@pages.step
+@sheets.step
 async def count_words(page: int, ctx: Context) -> int:
     await asyncio.sleep(0.3)
     if page == 7:
@@ -33,13 +33,13 @@ async def add_up(title: str, ctx: Context) -> str:
     return f"{title}: {words} words, {failed} page unreadable"
 
 
-app = Penstock(workflows=[pages, summary])
+app = Penstock(workflows=[sheets, summary])
 
 
 async def main() -> None:
     async with app, app.worker():
         batch = await app.open_batch(limit=4, then=FollowUp(workflow=summary, payload="The Penstock Reader"))
-        members = await app.submit_many(pages, range(1, 13), batch=batch.id)
+        members = await app.submit_many(sheets, range(1, 13), batch=batch.id)
         await app.seal_batch(batch.id)
         for member in members:
             await app.wait(member.job_id)

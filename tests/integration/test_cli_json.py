@@ -14,12 +14,25 @@ from jsonschema import Draft202012Validator
 
 from penstock.engine.call import STATES
 from tests.support.cli import Cli
+from tests.support.gemini import running_gemini
+from tests.support.pages import SCRIPT, Library
 from tests.support.receiver import Receiver
 from tests.support.schemas import SCHEMAS, keeps
 from tests.support.shop import ShopCli, opened_shop
 from tests.support.up import Up
 
-PARTS = {"job", "job-summary", "job-log", "event", "call", "call-summary", "budget", "token", "webhook"}
+PARTS = {
+    "job",
+    "job-summary",
+    "job-log",
+    "event",
+    "call",
+    "call-summary",
+    "budget",
+    "token",
+    "webhook",
+    "pages-overview",
+}
 """What other schemas refer to."""
 
 OF_JOBS = {
@@ -29,6 +42,10 @@ OF_JOBS = {
 OF_CALLS = {"calls-list", "calls-show", "calls-decide", "costs", "costs-budget-list", "costs-budget-change"}
 OF_ACCESS = {"tokens-create", "tokens-list", "tokens-revoke", "audit"}
 OF_WEBHOOKS = {"webhooks-list", "webhooks-test"}
+OF_PAGES = {
+    "pages-init", "pages-samples", "pages-plan", "pages-run", "pages-dry-run", "pages-status", "pages-failures",
+    "pages-failure-groups", "pages-retry", "pages-rescan",
+}  # fmt: skip
 OF_GEMINI = {"gemini-serve", "gemini-status", "gemini-stop", "gemini-journal", "gemini-faults"}
 
 
@@ -154,8 +171,41 @@ def test_what_is_said_about_the_local_gemini(cli: Cli) -> None:
     assert check.kept == OF_GEMINI
 
 
+def test_what_is_said_about_pages(cli: Cli) -> None:
+    check = Checked(cli)
+
+    def said(name: str, verb: str, *args: str, code: int = 0) -> Any:
+        """In this process, which is quicker."""
+        return check.keeps(name, cli.inside("pages", verb, *args, "--json", code=code).json)
+
+    said("pages-init", "init", "first.yaml")
+    said("pages-samples", "samples", "shelf", "--books", "1", "--pages", "1")
+    library = Library(cli.folder, {"Ohio/Oberlin/1850": [1, 2], "Ohio/Kenyon/1850": [3]})
+    library.image("Ohio/Kenyon/1850", 3).unlink()
+    told = library.run(execution={"batch_size_limit": 1}).model_dump(mode="json")
+    cli.file("pages.yaml").write_text(yaml.safe_dump(told))
+    with running_gemini() as gemini:
+        gemini.script(SCRIPT)
+        del cli.environ["PENSTOCK_APP"]
+        cli.environ |= {"PENSTOCK_GEMINI__BASE_URL": gemini.url, "PENSTOCK_GEMINI__API_KEY": "key"}
+        assert said("pages-plan", "plan")["without_image"] == 1
+        assert said("pages-dry-run", "run", "--dry-run")["first"] == [{"key": "Ohio:Oberlin:1850:0001", "waiting": 2}]
+        assert said("pages-run", "run", "--once")["did"]["batches_sent"] == 1
+        assert len(said("pages-status", "status")["batches"]) == 1
+        ended = said("pages-run", "run", code=1)
+        assert (ended["overview"]["done"], ended["overview"]["dead"]) == (2, 1)
+    assert said("pages-plan", "plan")["assumed"]["measured"]
+    (book,) = said("pages-status", "status", ended["run"]["id"])["books"]
+    assert book["dead"] == 1
+    assert [failure["type"] for failure in said("pages-failures", "failures")["failures"]] == ["image"]
+    assert said("pages-failure-groups", "failures", "--by", "state")["groups"][0]["group"] == "Ohio"
+    assert said("pages-retry", "retry", "--dry-run")["pages"] == 1
+    said("pages-rescan", "rescan", "--state", "Ohio")
+    assert check.kept == OF_PAGES
+
+
 def test_every_schema_is_kept_by_some_output() -> None:
-    assert set(SCHEMAS) == OF_JOBS | OF_CALLS | OF_ACCESS | OF_WEBHOOKS | OF_GEMINI | PARTS
+    assert set(SCHEMAS) == OF_JOBS | OF_CALLS | OF_ACCESS | OF_WEBHOOKS | OF_PAGES | OF_GEMINI | PARTS
 
 
 def test_schemas_are_sound() -> None:

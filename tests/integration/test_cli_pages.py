@@ -27,7 +27,7 @@ class Shelf:
         self.cli = Cli(folder)
         self.gemini = gemini
         del self.cli.environ["PENSTOCK_APP"]
-        self.cli.environ |= {"PENSTOCK_GEMINI__BASE_URL": gemini.url, "PENSTOCK_GEMINI__API_KEY": "a key"}
+        self.cli.environ |= {"PENSTOCK_GEMINI__BASE_URL": gemini.url, "PENSTOCK_GEMINI__API_KEY": "key"}
         self.library = Library(folder, books)
         self.write()
 
@@ -108,7 +108,7 @@ def test_one_pass_at_a_time(shelf: Shelf) -> None:
 
 
 def test_ctrl_c_leaves_what_was_sent_and_says_how_to_go_on(shelf: Shelf) -> None:
-    shelf.gemini.faults([{"kind": "job_stuck"}])
+    shelf.gemini.faults([{"kind": "stuck_running"}])
     running = shelf.cli.start("pages", "run", "-c", "pages.yaml")
     shelf.cli.until(lambda: "2 in flight" in shelf.cli.log, "a batch")
     running.send_signal(signal.SIGINT)

@@ -42,7 +42,7 @@ def with_a_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cli, 
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        ("jobs submit hallo --payload 1", "there is no workflow 'hallo' here; known: bad, held, hello, stuck"),
+        ("jobs submit hallo --payload 1", "there is no workflow 'hallo' here; known: bad, held, hello, pages, stuck"),
         ("jobs submit hello --payload 5", "payload does not fit workflow 'hello': "),
         ("jobs submit hello", "workflow 'hello' needs a payload: --payload '\"text\"'"),
         ("jobs submit hello --payload null", "payload does not fit workflow 'hello': "),
@@ -105,10 +105,15 @@ app = Penstock(workflows=[orders, free])
     cli("jobs", "submit", "free", "--wait")
 
 
-def test_without_an_app_nothing_can_be_submitted(cli: Cli) -> None:
+def test_without_an_app_only_the_pipelines_are_known(cli: Cli) -> None:
+    job_id = cli.submit("hello", "you")
     del cli.environ["PENSTOCK_APP"]
-    assert "no app is named" in cli("jobs", "submit", "hello", code=2).sentence
-    assert "a worker needs an app" in cli("worker", code=2).sentence
+    told = "there is no workflow 'hello' here: no app is named, so only Penstock's own pipelines are known here (pages)"
+    assert told in cli("jobs", "submit", "hello", code=2).sentence
+    assert told in cli("jobs", "wait", job_id, code=2).sentence
+    cli.start_worker()
+    assert "no app is named, so only Penstock's own pipelines are known here (pages): name it with --app" in cli.log
+    assert cli.job(job_id)["status"] == "queued"
 
 
 def test_debug_shows_where_an_error_came_from(cli: Cli) -> None:

@@ -25,6 +25,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from penstock.pipelines.pages.workflow import pages
+from penstock.service.sections import found_sections
+from tests.support import pages_show
 from tests.support.api import serving
 
 pytestmark = pytest.mark.timeout(300)
@@ -67,7 +70,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     loop_and_server: list[Any] = []
 
     async def main() -> None:
-        async with serving(folder) as api:
+        roots = {"pages": {"roots": [str(folder / "books")]}}
+        async with serving(folder, more=[pages], sections=found_sections(), also=roots) as api:
+            run = await pages_show.fill(api.penstock, folder / "books", books=3, batches=6, style="tiny")
+            book = next((folder / "books" / "library" / "images").glob("*/*/*"))
             job = (await api.penstock.submit("holds", "door")).job_id
             dead = (await api.penstock.submit("breaks", 1)).job_id
             batch = (await api.penstock.open_batch()).id
@@ -80,6 +86,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
                 "call_id": [call.id for call in calls],
                 "scope": ["tenant:default", f"job:{job}"],
                 "name": ["notes", "nightly"],
+                "run_id": [run],
+                "key": [":".join((*book.parts[-3:], str(number))) for number in (2, 5)],
             }
             found.document = api.document.document
             # Streams end at once; everything else is as ever.

@@ -3,18 +3,23 @@ a tenant. A route that this table does not know fails the test."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
+from penstock.pipelines.pages.workflow import pages
 from penstock.service.app import create_app
+from penstock.service.sections import found_sections
 from tests.support.api import Api, Document, serving
 from tests.support.house import in_a_loop
 
 V1 = "/api/v1"
+
+RUN = {"paths": {"label_source_dir": "labels", "image_source_dir": "images", "output_dir": "secret-out"}}
 
 
 @dataclass
@@ -28,6 +33,8 @@ class Theirs:
     sealed: str
     quarantined: str
     running: str
+    run: str
+    ended_run: str
 
 
 Ask = tuple[str, dict[str, Any]]
@@ -119,6 +126,22 @@ ATTEMPTS: dict[str, Callable[[Theirs], list[Ask]]] = {
         (f"/events?job={it.job}", {}),
         (f"/events?batch={it.batch}", {}),
     ],
+    "listPagesRuns": lambda it: [("/pages/runs", {}), ("/pages/runs?tenant=acme", {})],
+    "startPagesRun": lambda it: [
+        ("/pages/runs?tenant=acme", {"json": RUN}),
+        ("/pages/runs", {"json": {"paths": {name: f"../acme/{path}" for name, path in RUN["paths"].items()}}}),
+        ("/pages/runs", {"json": {"paths": RUN["paths"] | {"image_source_dir": "../acme/images"}}}),
+    ],
+    "getPagesRun": lambda it: [(f"/pages/runs/{it.run}", {}), (f"/pages/runs/{it.ended_run}", {})],
+    "listPagesBooks": lambda it: [(f"/pages/runs/{it.run}/books", {})],
+    "getPagesPage": lambda it: [(f"/pages/runs/{it.run}/pages/Ohio:Oberlin:1850:0001", {})],
+    "listPagesBatches": lambda it: [(f"/pages/runs/{it.run}/batches", {})],
+    "listPagesFailures": lambda it: [(f"/pages/runs/{it.run}/failures{query}", {}) for query in ("", "?by=type")],
+    "retryPages": lambda it: [(f"/pages/runs/{run}/retry", {"json": {}}) for run in (it.run, it.ended_run)],
+    "rescanPages": lambda it: [(f"/pages/runs/{run}/rescan", {}) for run in (it.run, it.ended_run)],
+    "pausePagesRun": lambda it: [(f"/pages/runs/{it.run}/pause", {})],
+    "resumePagesRun": lambda it: [(f"/pages/runs/{it.run}/resume", {})],
+    "cancelPagesRun": lambda it: [(f"/pages/runs/{it.run}/cancel", {})],
 }
 
 OF_NO_TENANT = {"listWorkflows", "getWorkflow", "getLive", "getReady"}
@@ -127,14 +150,31 @@ OF_NO_TENANT = {"listWorkflows", "getWorkflow", "getLive", "getReady"}
 WITHOUT_PROBLEMS = {"/metrics"}
 
 
+@asynccontextmanager
+async def everybodys(folder: Path) -> AsyncIterator[Api]:
+    """A service with the pipelines that come with Penstock, and a folder of pages for each tenant."""
+    for tenant in ("acme", "bolt"):
+        for place in ("labels", "images"):
+            (folder / tenant / place / "Ohio" / "Oberlin" / "1850").mkdir(parents=True)
+    also = {"pages": {"roots": [str(folder / "{tenant}")]}}
+    async with serving(folder, open_access=False, more=[pages], sections=found_sections(), also=also) as api:
+        yield api
+
+
 async def acme(api: Api) -> Theirs:
     """A tenant that has something of every kind."""
     stock, penstock = api.stock, api.penstock
+    async with api.client(await api.secret("acme-pages", "operate", tenant="acme")) as own:
+        ended = (await own.post("/pages/runs", json=RUN)).json()["run"]["id"]
+        await own.post(f"/pages/runs/{ended}/cancel")
+        await api.run(ended)
+        run = (await own.post("/pages/runs", json=RUN)).json()["run"]["id"]
+        await own.post(f"/pages/runs/{run}/pause")
     batch = await penstock.open_batch(tenant="acme", key="secret-key", budget=1)
-    ended = await penstock.open_batch(tenant="acme")
+    over = await penstock.open_batch(tenant="acme")
     job = (await penstock.submit("holds", "secret-door", tenant="acme", key="secret-key", batch=batch.id)).job_id
-    dead = (await penstock.submit("breaks", "acme-payload", tenant="acme", batch=ended.id)).job_id
-    await penstock.seal_batch(ended.id)
+    dead = (await penstock.submit("breaks", "acme-payload", tenant="acme", batch=over.id)).job_id
+    await penstock.seal_batch(over.id)
     await api.run(job, until="waiting")
     await api.run(dead)
     quarantined, running = await stock.calls("run", "run", tenant="acme")
@@ -143,7 +183,7 @@ async def acme(api: Api) -> Theirs:
     await penstock.set_budget("tenant:acme", 5)
     await penstock.set_budget(f"job:{job}", 5)
     await api.secret("acme-boss", "admin", tenant="acme")
-    return Theirs(job, quarantined.job, dead, batch.id, ended.id, quarantined.id, running.id)
+    return Theirs(job, quarantined.job, dead, batch.id, over.id, quarantined.id, running.id, run, ended)
 
 
 async def everything(client: httpx2.AsyncClient) -> dict[str, Any]:
@@ -154,21 +194,33 @@ async def everything(client: httpx2.AsyncClient) -> dict[str, Any]:
         assert answer.status_code == 200
         told[path] = [one for one in answer.json()["items"] if one.get("tenant", "acme") != "bolt"]
     told["tokens"] = [{**one, "used": None} for one in told["tokens"]]
+    told["runs"] = (await client.get("/pages/runs?tenant=acme")).json()["items"]
+    told["overview"] = [(await client.get(f"/pages/runs/{run['id']}")).json()["overview"] for run in told["runs"]]
     told["costs"] = (await client.get(f"{V1}/costs?tenant=acme")).json()
     return told
 
 
+def at(path: str) -> str:
+    return path if path.startswith("/pages/") else V1 + path
+
+
+def refused(name: str, answer: httpx2.Response) -> bool:
+    """Folders of others are no folders that may be named, whether they are there or not."""
+    outside = name == "startPagesRun" and answer.status_code == 422 and "pages.roots" in answer.text
+    return answer.status_code in (403, 404) or outside
+
+
 def shows_nothing(answer: httpx2.Response, theirs: Theirs) -> bool:
     """An empty list, a count of none, or a list in which nothing is acme's."""
-    ids = [theirs.job, theirs.paused, theirs.dead, theirs.batch, theirs.sealed, theirs.quarantined, theirs.running]
+    ids = list(vars(theirs).values())
     asked = {one for one in ids if one in str(answer.request.url) or one.encode() in answer.request.content}
-    words = ["acme", "secret-key", "secret-door", *(one for one in ids if one not in asked)]
+    words = ["acme", "secret-key", "secret-door", "secret-out", *(one for one in ids if one not in asked)]
     return answer.is_success and not any(word in answer.text for word in words)
 
 
 @in_a_loop
 async def test_another_tenants_things_are_not_there_on_any_route(tmp_path: Path) -> None:
-    async with serving(tmp_path, open_access=False) as api:
+    async with everybodys(tmp_path) as api:
         theirs = await acme(api)
         async with (
             api.client(await api.secret("boss", "admin")) as boss,
@@ -181,8 +233,8 @@ async def test_another_tenants_things_are_not_there_on_any_route(tmp_path: Path)
             for name, attempts in ATTEMPTS.items():
                 method, template, _ = api.document.operations()[name]
                 for path, sent in attempts(theirs):
-                    answer = await bolt.request(method, V1 + path, **sent)
-                    assert answer.status_code in (403, 404) or shows_nothing(answer, theirs), f"{name}: {answer.text}"
+                    answer = await bolt.request(method, at(path), **sent)
+                    assert refused(name, answer) or shows_nothing(answer, theirs), f"{name}: {answer.text}"
                     if "{" in template and answer.status_code == 404:
                         await same_as_never(bolt, method, path, sent, answer, theirs)
             assert await everything(boss) == before
@@ -195,7 +247,7 @@ async def same_as_never(
     for one in vars(theirs).values():
         if one in path:
             never = "0" * len(one)
-            other = await client.request(method, V1 + path.replace(one, never), **sent)
+            other = await client.request(method, at(path.replace(one, never)), **sent)
             assert other.status_code == answer.status_code
             assert other.text.replace(never, one) == answer.text
 
@@ -203,9 +255,11 @@ async def same_as_never(
 @in_a_loop
 async def test_a_tenants_own_things_are_there(tmp_path: Path) -> None:
     """The table above would be kept by a service that shows nothing to anybody."""
-    async with serving(tmp_path, open_access=False) as api:
+    async with everybodys(tmp_path) as api:
         theirs = await acme(api)
         async with api.client(await api.secret("own", "admin", tenant="acme")) as own:
+            assert len((await own.get("/pages/runs")).json()["items"]) == 2
+            assert (await own.get(f"/pages/runs/{theirs.run}")).json()["run"]["tenant"] == "acme"
             for path in ("jobs", "batches", "calls", "dead-letters", "schedules", "locks", "audit", "tokens"):
                 assert (await own.get(f"{V1}/{path}")).json()["items"], path
             scopes = [one["scope"] for one in (await own.get(f"{V1}/budgets")).json()["items"]]
@@ -218,7 +272,7 @@ async def test_a_tenants_own_things_are_there(tmp_path: Path) -> None:
 def test_the_table_names_only_routes_that_are_there(tmp_path: Path) -> None:
     @in_a_loop
     async def check() -> None:
-        async with serving(tmp_path) as api:
+        async with everybodys(tmp_path) as api:
             known = Document(create_app(api.service).openapi()).operations()
             assert (ATTEMPTS.keys() | OF_NO_TENANT) <= known.keys()
 

@@ -126,7 +126,7 @@ def test_a_success_wipes_the_slate() -> None:
 
 
 def test_a_page_in_flight_is_not_sent_again_while_its_batch_is_stuck_for_thirty_hours() -> None:
-    with town_of({OHIO: [1, 2]}, tempo=SLOW) as (town, library):
+    with town_of({OHIO: [1, 2]}, tempo=SLOW, gemini={"poll_at_most": 600.0}) as (town, library):
         run = library.run(batch={"poll_interval_seconds": 600, "poll_timeout_seconds": 24 * HOURS})
         town.faults({"kind": "stuck_running", "seconds": 30 * HOURS, "times": 1})
 
@@ -139,6 +139,7 @@ def test_a_page_in_flight_is_not_sent_again_while_its_batch_is_stuck_for_thirty_
             assert (call.state, call.error) == ("overdue", "still running after 86400 s")
             (batch,) = await reading.batches(town.app.engine, ledger_id(library.outputs))
             assert (batch.state, batch.call_state) == ("submitted", "overdue")
+            await asyncio.sleep(2 * HOURS)
             return await town.app.wait(job)
 
         assert town.play(scenario()).status == "completed"
@@ -453,31 +454,30 @@ def test_nothing_is_sent_while_the_output_folder_is_not_the_one_it_was() -> None
 
 
 def test_outputs_that_wait_for_their_names_are_not_missed_in_a_folder_that_is_not_mounted() -> None:
-    with town_of({OHIO: [1, 2], MAINE: [1]}) as (town, library):
-        run = library.run()
-        away = library.outputs.with_name("not mounted")
+    """The process dies at each file operation in turn; one of them is the first that gives an output its name."""
+    waited = 0
+    for point in range(6, 14):
+        with town_of({OHIO: [1, 2]}, plan=[("before file", point)]) as (town, library):
+            run, away = library.run(), library.outputs.with_name("not mounted")
 
-        async def scenario() -> Job:
-            job = await town.begun(run)
+            async def scenario(town: Town = town, library: Library = library, away: Path = away) -> Job:
+                job = await town.begun(library.run())
+                while not town.lives[0].dead:
+                    await asyncio.sleep(0.1)
+                if await town.rows("SELECT * FROM pages_staged"):
+                    nonlocal waited
+                    waited += 1
+                    library.outputs.rename(away)
+                    library.outputs.mkdir()
+                    await asyncio.sleep(30)
+                    shutil.rmtree(library.outputs)
+                    away.rename(library.outputs)
+                return await town.app.wait(job)
 
-            async def something_is_staged() -> bool:
-                return bool(await town.rows("SELECT * FROM pages_staged"))
-
-            async with asyncio.timeout(60):
-                while not await something_is_staged():
-                    await asyncio.sleep(0)
-            for life in town.lives:
-                life.kill()
-            library.outputs.rename(away)
-            await asyncio.sleep(60)
-            assert "is a disk not mounted?" in ((await town.app.job(job)).error or "")
-            shutil.rmtree(library.outputs, ignore_errors=True)
-            away.rename(library.outputs)
-            return await town.app.wait(job)
-
-        assert town.play(scenario()).status == "completed"
-        in_order(town, library, run)
-        assert len(town.batches()) == 2
+            assert town.play(scenario()).status == "completed"
+            in_order(town, library, run)
+            assert len(town.batches()) == 2
+    assert waited
 
 
 def test_an_output_folder_that_was_moved_here_is_worked_in() -> None:
@@ -516,8 +516,9 @@ async def _has_calls(town: Town) -> bool:
 
 @pytest.mark.parametrize("kind", ["stuck_running", "unknown_state"])
 def test_a_canceled_run_stops_its_batches_and_the_next_one_goes_on(kind: str) -> None:
-    with town_of({OHIO: [1, 2], MAINE: [1]}, faults=[{"kind": kind, "times": 1}]) as (town, library):
-        run = library.run()
+    faults, gemini = [{"kind": kind, "times": 1}], {"poll_at_most": 60.0}
+    with town_of({OHIO: [1, 2], MAINE: [1]}, faults=faults, gemini=gemini) as (town, library):
+        run = library.run(batch={"poll_interval_seconds": 20.0})
 
         async def scenario() -> None:
             job = await town.begun(run)
@@ -531,7 +532,8 @@ def test_a_canceled_run_stops_its_batches_and_the_next_one_goes_on(kind: str) ->
             assert [batch["state"] for batch in town.batches()] == ["CANCELLED"]
             assert not town.play(attempts(town)), "nobody is to blame"
             assert not town.play(town.rows("SELECT * FROM pages_flights"))
-            finished(town, library)
+            assert town.play(town.whole_run(run)).status == "completed"
+            in_order(town, library, run)
             assert library.done() == library.books
         else:
             assert town.play(town.rows("SELECT * FROM pages_flights")), "Gemini has not said what became of them"
@@ -545,10 +547,9 @@ def test_a_budget_that_is_too_small_pauses_the_run_and_says_what_to_raise() -> N
             job = await town.begun(run)
             paused = await town.app.wait(job, until=("paused",))
             assert paused.status == "paused"
-            assert "budget" in (paused.error or ""), paused.error
+            assert "raise it to at least $" in (paused.reason or "")
             assert not town.batches()
             await town.app.set_budget(f"job:{job}", 10.0)
-            await town.app.resume(job)
             return await town.app.wait(job)
 
         assert town.play(scenario()).status == "completed"
@@ -565,7 +566,7 @@ def test_a_dry_run_looks_and_sends_nothing() -> None:
 
 def test_two_runs_that_share_room_for_one_batch_both_end() -> None:
     """A batch that was put together and has no room at Gemini is waited for."""
-    with town_of({OHIO: [1, 2]}, batch_jobs=1) as (town, library):
+    with town_of({OHIO: [1, 2]}, gemini={"batch_jobs": 1}) as (town, library):
         other = Library(library.labels.parent.with_name("other"), {MAINE: [1, 2]})
 
         async def scenario() -> None:

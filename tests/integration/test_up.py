@@ -87,17 +87,17 @@ def test_it_says_that_other_machines_can_reach_it(cli: Cli) -> None:
     assert "with a token" in cli.log
 
 
-def test_without_an_app_it_serves_the_store_and_others_do_the_work(cli: Cli) -> None:
+def test_without_an_app_it_serves_the_store_and_runs_the_pipelines_alone(cli: Cli) -> None:
     first = cli.submit("hello", "world")
     app = cli.environ.pop("PENSTOCK_APP")
     up = Up(cli)
-    assert (up.facts["app"], up.facts["worker"]) == (None, "none")
+    assert (up.facts["app"], up.facts["worker"], up.facts["workflows"]) == (None, "embedded", ["pages"])
     assert up.job(first)["status"] == "queued"
     refused = up.submit("hello", "you")
     assert (refused.status_code, refused.headers["content-type"]) == (404, "application/problem+json")
     cli.start_worker("--app", app)
     cli.until(lambda: up.job(first)["status"] == "completed", "the job")
-    assert "no workflow is known here: name it with --app" in cli.log
+    assert "only Penstock's own pipelines are known here (pages): name it with --app" in cli.log
     assert up.stop() == 0
 
 
@@ -133,11 +133,6 @@ def test_a_port_that_is_taken_is_refused_with_the_way_out(cli: Cli) -> None:
 )
 def test_what_cannot_be_served_is_refused(cli: Cli, args: tuple[str, ...], told: str) -> None:
     assert told in cli("up", *args, code=2).sentence
-
-
-def test_workers_need_an_app(cli: Cli) -> None:
-    del cli.environ["PENSTOCK_APP"]
-    assert "workers need an app" in cli("up", "--workers", "1", code=2).sentence
 
 
 def test_the_first_signal_drains_and_requests_are_answered_meanwhile(cli: Cli) -> None:

@@ -68,7 +68,7 @@ def _chain(rng: random.Random, size: int, n: int) -> str:
 async def fill(app: Penstock, folder: Path, *, books: int = 60, batches: int = 64, style: Style = "printed") -> str:
     """The id of the run."""
     rng = random.Random(7)
-    samples = make_samples(folder / "library", books=1, pages=8, style=style)
+    samples = make_samples(folder / "library", books=1, pages=6, style=style)
     told = {"label_source_dir": samples.labels, "image_source_dir": samples.images, "output_dir": samples.output}
     run = Run.model_validate({"paths": told, "budget": {"max_usd": 25}})
     ledger = ledger_id(run.paths.output_dir)

@@ -176,7 +176,7 @@ class Tempo:
 
 class Town:
     """Processes, a store and a Gemini that share one virtual clock. `plan` says where the first, second, … process
-    dies; another takes its place. `app` asks and never works.
+    dies; another takes its place. `gemini` are settings of their client. `app` asks and never works.
 
         with town_of({"Ohio/Oberlin/1850": [1, 2]}) as (town, library):
             job = town.play(town.whole_run(library.run()))
@@ -190,11 +190,11 @@ class Town:
         plan: Sequence[tuple[str, int]] = (),
         processes: int = 1,
         tempo: Tempo | None = None,
-        batch_jobs: int = 100,
+        gemini: Mapping[str, Any] | None = None,
         seed: int = 1,
     ) -> None:
         self.root = root
-        self.settings = GEMINI.model_copy(update={"batch_jobs": batch_jobs})
+        self.settings = GEMINI.model_copy(update=dict(gemini or {}))
         self.plan = list(plan)
         self.tempo = tempo or Tempo()
         self.processes = processes
@@ -361,7 +361,7 @@ class Town:
         self.watched = run.paths.output_dir
         return (await asking.start(self.app, run)).job_id
 
-    async def whole_run(self, run: Run, *, starts: int = 5, within: float = 3600.0) -> Job:
+    async def whole_run(self, run: Run, *, starts: int = 5, within: float = 24 * 3600.0) -> Job:
         """Start it, and do what the schedule and a patient person would do, until it is over. What will not end by
         itself is mended at last."""
         async with asyncio.timeout(within):
@@ -381,21 +381,20 @@ class Town:
     async def settled(self, job_id: str) -> Job:
         """The job once it is final. A call that nobody can decide on is adopted, and given up the second time."""
         decided: Counter[str] = Counter()
-        while True:
-            with suppress(TimeoutError):
-                job = await self.app.wait(job_id, until=("paused",), timeout=5.0)
-                if job.final:
-                    return job
+        pause = 0.2
+        while not (job := await self.app.job(job_id)).final:
             for call in await self.app.calls(state=("quarantined",)):
                 decided[call.id] += 1
                 adopts = call.provider_id is not None and decided[call.id] == 1
                 with suppress(PenstockError):
                     await self.app.decide_call(call.id, "adopt" if adopts else "discard")
-            job = await self.app.job(job_id)
             if job.status == "paused":
                 if not decided:
                     return job
-                await self.app.resume(job_id)
+                with suppress(PenstockError):
+                    await self.app.resume(job_id)
+            await asyncio.sleep(pause := min(1.3 * pause, 20.0))
+        return job
 
     def paid_twice(self) -> list[str]:
         """What Gemini's own books say against us: a label made twice, or a page in two batches that lived at once."""

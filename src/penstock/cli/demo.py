@@ -73,7 +73,7 @@ async def _demo(out: Output, programs: Sequence[Example], home: Path, port: int,
             if not out.live or not stay:
                 _report(out, runs, shown.url)
             if stay:
-                adopt_workflows(shown.app, [example.path for example in programs])
+                adopt_workflows(shown.app, [example.path for example in programs if example.path is not None])
                 if not out.live:
                     out.remark(f"The dashboard stays up at {shown.url}/ until Ctrl-C.")
                 await _until_interrupted()

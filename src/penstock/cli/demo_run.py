@@ -28,28 +28,34 @@ AT_HOME = {"PENSTOCK_LOCAL_GEMINI__USE": "always"}
 
 @dataclass(slots=True, frozen=True)
 class Example:
-    """A program, and how its jobs end when all is well."""
+    """A program, and how its jobs end when all is well: one of `examples/`, or a module of Penstock."""
 
     name: str
     title: str
     workflows: tuple[str, ...]
     expected: dict[str, int]
+    module: str | None = None
 
     @property
-    def path(self) -> Path:
-        return FOLDER / f"{self.name}.py"
+    def path(self) -> Path | None:
+        return FOLDER / f"{self.name}.py" if self.module is None else None
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        return ("-m", self.module) if self.module is not None else (str(self.path),)
 
 
 EXAMPLES = (
     Example("hello", "hello", ("hello",), {"completed": 1}),
     Example("retry", "retry", ("report",), {"completed": 1, "failed": 1}),
     Example("wait_and_poll", "wait and poll", ("rendering",), {"completed": 3}),
-    Example("batch_fan_in", "batch with fan-in", ("pages", "summary"), {"completed": 12, "failed": 1}),
+    Example("batch_fan_in", "batch with fan-in", ("sheets", "summary"), {"completed": 12, "failed": 1}),
     Example("pause_cancel_cleanup", "pause, cancel, clean up", ("exports",), {"completed": 1, "canceled": 1}),
     Example("priorities", "priorities", ("letters",), {"completed": 6}),
     Example("gemini_batch", "Gemini batch, offline", ("books",), {"completed": 1}),
     Example("never_paid_twice", "never paid twice", ("sayings",), {"completed": 1}),
     Example("budget", "a budget", ("translations",), {"completed": 1}),
+    Example("shelf", "pages, killed half way", ("pages",), {"completed": 1}, module="penstock.cli.demo_pages"),
 )
 
 
@@ -102,7 +108,7 @@ class DemoView(Protocol):
 
 def examples() -> tuple[Example, ...]:
     """The examples, if this is a clone of the repository."""
-    missing = [example.name for example in EXAMPLES if not example.path.is_file()]
+    missing = [example.name for example in EXAMPLES if example.path is not None and not example.path.is_file()]
     if missing:
         raise NotFound("the demo runs the programs in examples/, which only a clone has: run `make demo` there")
     return EXAMPLES
@@ -125,7 +131,7 @@ async def _play_one(run: ExampleRun, folder: Path, store: str, app: Penstock, vi
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
     environment |= AT_HOME | {"PENSTOCK_STORE": store}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-u", str(run.example.path), cwd=folder, env=environment,
+        sys.executable, "-u", *run.example.command, cwd=folder, env=environment,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     over = asyncio.Event()
@@ -167,7 +173,8 @@ async def _tell_news(run: ExampleRun, app: Penstock, told: dict[str, int], view:
         if told.get(job.id) == -1:
             continue
         history = await app.history(job.id)
-        news += [(event, job) for event in history[max(told.get(job.id, 0), 0) :]]
+        unheard = history[max(told.get(job.id, 0), 0) :]
+        news += [(event, job) for event in unheard if event.kind != "checkpoint"]
         told[job.id] = -1 if job.final else len(history)
     for event, job in sorted(news, key=lambda pair: pair[0].at):
         view.happened(run, job, event)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.app import FollowUp, Penstock
+from penstock.builtin import installed_workflows
 from penstock.engine.call import Usage
 from penstock.engine.context import Context
 from penstock.engine.errors import Ambiguous, Permanent
@@ -174,7 +175,8 @@ async def furnish(app: Penstock) -> None:
 
 
 def adopt_workflows(app: Penstock, programs: Sequence[Path]) -> None:
-    """Let the demo's worker know the examples' workflows, now that they are over: what failed can be retried."""
+    """Let the demo's worker know the examples' workflows and the pipelines, now that they are over: what failed can be
+    retried."""
     for path in programs:
         spec = importlib.util.spec_from_file_location(f"penstock_demo_{path.stem}", path)
         assert spec is not None and spec.loader is not None
@@ -182,3 +184,5 @@ def adopt_workflows(app: Penstock, programs: Sequence[Path]) -> None:
         spec.loader.exec_module(module)
         for workflow in module.app.workflows.values():
             app.add(workflow)
+    for workflow in installed_workflows():
+        app.add(workflow)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MOST_ROWS_EACH = 3
+LONGEST_KEY = 24
 FEWEST_EVENTS = 4
 ROOM_FOR_COUNTERS, ROOM_FOR_BARS = 120, 100
 """Columns a terminal must have for them."""
@@ -52,7 +53,7 @@ def sentence(job: Job, event: Event) -> str:
 
 
 def _name(job: Job) -> str:
-    key = given_key(job)
+    key = shortened(given_key(job), LONGEST_KEY)
     return f"{job.workflow}/{key}" if key else job.workflow
 
 

@@ -63,8 +63,6 @@ jobs = Table(
     Column("finished", Float(53)),
     Column("counters", _Text),
     Column("progress", _Text),
-    # Room on each page for the next versions of its rows: a step changes no index then.
-    postgresql_with={"fillfactor": 70},
 )  # fmt: skip
 
 

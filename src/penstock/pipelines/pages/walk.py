@@ -235,7 +235,6 @@ def _stems(folder: str) -> list[str]:
 
 def mark(output_dir: Path, ledger: str) -> None:
     """Leave our mark in the output folder, by which it is known again."""
-    output_dir.mkdir(parents=True, exist_ok=True)
     if _mark_of(output_dir) != ledger:
         atomic_write(output_dir / MARK, f"{ledger}\n".encode())
 

@@ -78,8 +78,8 @@ CREATE TABLE jobs (
     counters TEXT COLLATE "C",
     progress TEXT COLLATE "C",
     PRIMARY KEY (id)
-)
- WITH (fillfactor = 70);
+);
+ALTER TABLE jobs SET (fillfactor = 70);
 CREATE INDEX jobs_batch_slot ON jobs (batch_slot) WHERE batch_slot IS NOT NULL;
 CREATE UNIQUE INDEX jobs_by_key ON jobs (tenant, workflow, key, run);
 CREATE INDEX jobs_due ON jobs (due) WHERE due IS NOT NULL AND phase IN ('timed', 'held');
