@@ -147,8 +147,8 @@ ALLOWED = {
         "times", "gemini_local.readers", "gemini_local.backend", "service",
     },
     "service": {
-        "service", "engine", "store.protocol", "store.encoding", "config", "app", "delivery", "remote", "telemetry",
-        "shapes", "times",
+        "service", "engine", "store.protocol", "store.encoding", "config", "app", "builtin", "delivery", "remote",
+        "telemetry", "shapes", "times",
     },
     "simulation": {"simulation", "engine", "store", "delivery", "outputs", "remote", "gemini_local", "app"},
 }  # fmt: skip

@@ -103,6 +103,7 @@ app: flow:app                     # module:object, where the workflows are
 # prefect:                        # with delivery: prefect
 #   schedule_minutes: 10          # how often Prefect's schedule looks for work that nobody told of
 #   runs: 10                      # flow runs that one worker runs at once
+#   pages: []                     # files of runs of pages that Prefect starts, each by its own schedule
 """
 
 FLOW = '''\

@@ -19,6 +19,7 @@ from penstock.cli.parameters import DURATION, WholeNumber
     type=click.Choice(["embedded", "prefect"]),
     help="Who runs the jobs: a loop of its own, or flow runs of Prefect.",
 )
+@click.option("--pages", "files", multiple=True, metavar="FILE", help="A run of pages for Prefect to start regularly.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What is worth a line.")
 @click.option("--log-format", type=click.Choice(["plain", "json"]), help="Lines for people, or for programs.")
 @click.pass_obj
@@ -30,6 +31,7 @@ def worker(
     grace: str | None,
     stop_when_idle: float | None,
     delivery: str | None,
+    files: tuple[str, ...],
     log_level: str | None,
     log_format: str | None,
 ) -> int:
@@ -50,6 +52,7 @@ def worker(
         "concurrency": concurrency,
         "grace": grace,
         "delivery": delivery,
+        "prefect__pages": list(files) or None,
         "log__level": log_level or ("warning" if call.quiet else None),
         "log__format": log_format or ("json" if call.json else None),
     }
@@ -66,5 +69,10 @@ def worker(
                 "process that ends by itself, and prefect.runs says how many there are at once"
             )
         return serve_prefect(settings, config=call.config, overrides=call.overrides(flags))
+    if files:
+        raise click.UsageError(
+            "--pages is for --delivery prefect: a loop of its own has no schedule for runs of pages, "
+            "cron starts them with `penstock pages run -c FILE --once`"
+        )
     told = orders(call.config, call.overrides(flags), stop_when_idle=stop_when_idle)
     return Supervisor(told, processes=processes, grace=settings.grace).run()

@@ -180,10 +180,12 @@ class PagesSettings(_Group):
 
 
 class PrefectSettings(_Group):
-    """What Prefect is told: how often its schedule looks for work, and how many flow runs one worker runs at once."""
+    """What Prefect is told: how often its schedule looks for work, how many flow runs one worker runs at once, and the
+    files of the runs of pages that it starts by schedules of their own."""
 
     schedule_minutes: Annotated[int, Field(ge=1, le=59), BeforeValidator(_number)] = 10
     runs: Annotated[int, Field(ge=1, le=1000), BeforeValidator(_number)] = 10
+    pages: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
 
 
 class Settings(_Group):

@@ -17,6 +17,7 @@ _FLAGS = {
     "service.host": "host",
     "service.port": "port",
     "service.drain_wait": "drain-wait",
+    "prefect.pages": "pages",
 }
 
 

@@ -195,6 +195,14 @@ class Ledger:
                 reason=reason,
             )
 
+    def _forget_ignored(self, book: str) -> None:
+        below = f"{book}/"
+        self.write(
+            "DELETE FROM pages_ignored WHERE ledger = :ledger AND substr(path, 1, :long) = :below",
+            below=below,
+            long=len(below),
+        )
+
     # Books.
 
     async def books(self, names: Sequence[str]) -> dict[str, Book]:
@@ -277,6 +285,8 @@ class Ledger:
                 book = Book(sighting.book, sighting.state, sighting.school, sighting.year, Numbering(""), "", new=True)
             if sighting.labels is not None:
                 written, left_out = rules.numbered(sighting.labels)
+                if not book.new:
+                    self._forget_ignored(sighting.book)
                 if left_out:
                     self.note_ignored(_left_out(sighting.book, left_out))
                 new = Numbering(written)

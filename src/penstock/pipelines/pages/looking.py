@@ -78,8 +78,12 @@ def _guarded(run: Run, page: PageView) -> PageView:
             page = replace(page, context=None)
     if page.image is not None and not within(page.image, run.paths.image_source_dir):
         page = replace(page, image=None)
+    told = _whole(page.provenance)
     return replace(
-        page, output=_whole(page.output), provenance=_whole(page.provenance), context=_whole_context(page.context)
+        page,
+        output=_whole(page.output),
+        provenance=told if isinstance(told, dict) else None,
+        context=_whole_context(page.context),
     )
 
 

@@ -195,7 +195,7 @@ class Budget(_Group):
 
 
 class Prefect(_Group):
-    flow_name: str = "orchestrate_gemini_batch"
+    flow_name: Annotated[str, Field(max_length=200, pattern=r"^[^/%&<>\x00-\x1f]+$")] = "orchestrate_gemini_batch"
     schedule_interval_minutes: Annotated[int, Field(ge=1, le=1440)] = 10
 
 

@@ -360,7 +360,7 @@ async def _show_progress(ctx: Context, totals: Totals, live: int) -> None:
     ctx.progress(totals.done, totals.pages, note)
     await ctx.show(
         Report(
-            key="pages-progress",
+            key="pages",
             title="Pages",
             text=f"{totals.done} of {totals.pages} pages done: {note}.",
             progress=100.0 * totals.done / totals.pages if totals.pages else 0.0,

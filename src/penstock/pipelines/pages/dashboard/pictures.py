@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import FileResponse, Response
 
 from penstock.engine.errors import NotFound
@@ -21,22 +21,41 @@ from penstock.service.state import Service, Serving
 router = APIRouter()
 
 SHOWN = ("image/jpeg", "image/png", "image/webp")
+MOST_KEPT = 100
+"""PNGs of TIFFs that were looked at."""
 
 
 @router.get("/runs/{run_id}/images/{key}", name="ui.pages.image")
-async def image(service: Serving, principal: Reader, run_id: str, key: str) -> Response:
+async def image(request: Request, service: Serving, principal: Reader, run_id: str, key: str) -> Response:
     found = await seen(service.penstock, principal, run_id)
     path = await _image(service, found, key)
     kind = await asyncio.to_thread(_kind, path)
     if kind == "image/tiff":
-        try:
-            path = await readable(path, service.settings.home / "pages" / "shown")
-        except UnreadableImage as error:
-            raise NotFound(str(error)) from error
-        kind = "image/png"
+        path, kind = await _converted(request, path, service.settings.home / "pages" / "shown"), "image/png"
     if kind not in SHOWN:
         raise NotFound(f"{path.name} is no image that a browser shows")
     return FileResponse(path, media_type=kind, headers={"Content-Disposition": "inline"})
+
+
+async def _converted(request: Request, path: Path, folder: Path) -> Path:
+    """One at a time: each takes a process, and somebody may open a whole book."""
+    state = request.app.state
+    if not hasattr(state, "pages_converting"):
+        state.pages_converting = asyncio.Lock()
+    async with state.pages_converting:
+        try:
+            made = await readable(path, folder)
+        except UnreadableImage as error:
+            raise NotFound(str(error)) from error
+        await asyncio.to_thread(_drop_old, folder, made)
+    return made
+
+
+def _drop_old(folder: Path, made: Path) -> None:
+    made.touch()
+    kept = sorted(folder.glob("*.png"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in kept[MOST_KEPT:]:
+        old.unlink(missing_ok=True)
 
 
 async def _image(service: Service, found: Seen, key: str) -> Path:
