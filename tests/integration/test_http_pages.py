@@ -13,6 +13,7 @@ import httpx2
 import pytest
 from PIL import Image
 
+from penstock.pipelines.pages.dashboard.pictures import MOST_KEPT
 from penstock.pipelines.pages.workflow import pages
 from penstock.service.sections import found_sections
 from tests.support import pages_show
@@ -294,9 +295,13 @@ async def test_files_are_sent_from_the_runs_own_folders_alone(tmp_path: Path) ->
         (folder / "3.jpg").write_text("<script>alert(1)</script>")
         (folder / "4.jpg").unlink()
         Image.new("L", (20, 30), 9).save(folder / "4.tif")
+        (kept := tmp_path / "home" / "pages" / "shown").mkdir(parents=True)
+        for n in range(MOST_KEPT + 5):
+            (kept / f"{n}.png").touch()
         assert [(await client.get(f"{images}:{n}")).status_code for n in (2, 3, 4, 99)] == [404, 404, 200, 404]
         tiff = await client.get(f"{images}:4")
         assert tiff.headers["content-type"] == "image/png" and tiff.content.startswith(b"\x89PNG")
+        assert len(list(kept.iterdir())) == MOST_KEPT
         assert (await client.get(f"/ui/pages/runs/{run}/images/..:..:1:1")).status_code == 404
 
         outputs = tmp_path / "books/library/output" / folder.relative_to(tmp_path / "books/library/images")
@@ -304,6 +309,8 @@ async def test_files_are_sent_from_the_runs_own_folders_alone(tmp_path: Path) ->
         (outputs / "1.json").unlink()
         (outputs / "1.json").symlink_to(told)
         (outputs / "2.json").write_text('{"text": "half \\ud800 of it <script>alert(1)</script>"}')
+        (outputs / "3.json").write_text("[" * 200_000)
+        assert (await client.get(f"/pages/runs/{run}/pages/{key}:3")).json()["output"] is None
         for path in (f"/pages/runs/{run}/pages/{key}:1", f"/ui/pages/runs/{run}/pages/{key}:1",
                      f"/ui/pages/runs/{run}/pages/{key}:2"):  # fmt: skip
             answer = await client.get(path, headers=html)

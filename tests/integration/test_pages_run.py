@@ -172,8 +172,7 @@ def test_an_image_that_goes_away_between_the_choice_and_the_upload_kills_its_pag
 
         async def scenario() -> Job:
             job = await town.begun(library.run())
-            while not town.lives[0].dead:
-                await asyncio.sleep(0.1)
+            await town.first_death()
             library.image(OHIO, 1).unlink()
             return await town.app.wait(job)
 
@@ -348,6 +347,20 @@ def test_a_wish_is_granted_by_the_run_that_is_alive() -> None:
         assert town.play(scenario()).result["done"] == 2
 
 
+def test_a_wish_that_comes_when_a_run_is_about_to_end_is_granted() -> None:
+    with town_of({OHIO: [1]}) as (town, library):
+        town.script(never(""))
+        run = library.run(execution={"max_retries": 0})
+        job = town.play(town.whole_run(run))
+        last = ("before commit", 1)
+        for number in range(town.lives[0].points["before commit"] + 1, 0, -1):
+            last = ("before commit", number)
+            if _granted_when_it_stands_still(last):
+                break
+        else:
+            raise AssertionError("no run was about to end")
+
+
 def test_a_rescan_finds_what_no_folder_time_betrays() -> None:
     with town_of({OHIO: [1, 2]}) as (town, library):
         run = library.run()
@@ -420,12 +433,14 @@ def test_another_configuration_waits_until_the_run_is_over() -> None:
         assert len(town.batches()) == 1
 
 
-def test_more_retries_bring_pages_back_that_died_of_fewer() -> None:
+@pytest.mark.parametrize("on_dead_page", ["block", "skip"])
+def test_more_retries_bring_pages_back_that_died_of_fewer(on_dead_page: str) -> None:
     with town_of({OHIO: [1], MAINE: [1]}) as (town, library):
         library.image(MAINE, 1).unlink()
         town.script(never("", times=2, error={"code": 13}))
         assert town.play(town.whole_run(library.run(execution={"max_retries": 0}))).result["dead"] == 2
-        job = town.play(town.whole_run(library.run(execution={"max_retries": 5})))
+        other = {"max_retries": 5, "on_dead_page": on_dead_page}
+        job = town.play(town.whole_run(library.run(execution=other)))
         assert (job.result["done"], job.result["dead"]) == (1, 1), "an image that is missing is missing"
 
 
@@ -456,14 +471,13 @@ def test_nothing_is_sent_while_the_output_folder_is_not_the_one_it_was() -> None
 def test_outputs_that_wait_for_their_names_are_not_missed_in_a_folder_that_is_not_mounted() -> None:
     """The process dies at each file operation in turn; one of them is the first that gives an output its name."""
     waited = 0
-    for point in range(6, 14):
+    for point in range(7, 13):
         with town_of({OHIO: [1, 2]}, plan=[("before file", point)]) as (town, library):
             run, away = library.run(), library.outputs.with_name("not mounted")
 
             async def scenario(town: Town = town, library: Library = library, away: Path = away) -> Job:
                 job = await town.begun(library.run())
-                while not town.lives[0].dead:
-                    await asyncio.sleep(0.1)
+                await town.first_death()
                 if await town.rows("SELECT * FROM pages_staged"):
                     nonlocal waited
                     waited += 1
@@ -477,7 +491,7 @@ def test_outputs_that_wait_for_their_names_are_not_missed_in_a_folder_that_is_no
             assert town.play(scenario()).status == "completed"
             in_order(town, library, run)
             assert len(town.batches()) == 2
-    assert waited
+    assert waited == 2
 
 
 def test_an_output_folder_that_was_moved_here_is_worked_in() -> None:

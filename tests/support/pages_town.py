@@ -88,6 +88,8 @@ class Life:
         self.points: Counter[str] = Counter()
         self.ends: tuple[str, int] | None = None
         """The point at which it is killed: a kind of point, and which of them."""
+        self.freezes: tuple[str, int] | None = None
+        """The point at which it stands still for a while, and others take it for dead."""
         self.context = town.context.copy()
         self.context.run(OWNER.set, self)
         self.engine: Engine
@@ -108,6 +110,9 @@ class Life:
     async def pass_by(self, kind: str) -> None:
         if self.reached(kind):
             await _for_ever()
+        if self.freezes == (kind, self.points[kind]):
+            self.frozen_until = self.town.loop.time() + self.town.tempo.frozen_for
+            await asyncio.sleep(0)
 
 
 async def _for_ever() -> NoReturn:
@@ -171,12 +176,13 @@ class Tempo:
     lease: float = 3.0
     sweep_every: float = 2.0
     restart_after: float = 0.5
+    frozen_for: float = 15.0
     pace: Pace = field(default_factory=lambda: Pace(pending_for=0.3, running_for=0.4, expires_after=3600.0))
 
 
 class Town:
     """Processes, a store and a Gemini that share one virtual clock. `plan` says where the first, second, … process
-    dies; another takes its place. `gemini` are settings of their client. `app` asks and never works.
+    dies; another takes its place. At `freezes` the first one stands still. `gemini` are settings of their client. `app` asks and never works.
 
         with town_of({"Ohio/Oberlin/1850": [1, 2]}) as (town, library):
             job = town.play(town.whole_run(library.run()))
@@ -188,6 +194,7 @@ class Town:
         *,
         faults: Sequence[Mapping[str, Any]] = (),
         plan: Sequence[tuple[str, int]] = (),
+        freezes: tuple[str, int] | None = None,
         processes: int = 1,
         tempo: Tempo | None = None,
         gemini: Mapping[str, Any] | None = None,
@@ -196,6 +203,7 @@ class Town:
         self.root = root
         self.settings = GEMINI.model_copy(update=dict(gemini or {}))
         self.plan = list(plan)
+        self.freezes = freezes
         self.tempo = tempo or Tempo()
         self.processes = processes
         self.rng = random.Random(seed)
@@ -299,6 +307,7 @@ class Town:
         """Another process that works."""
         life = Life(self, f"w{len(self.lives) + 1}")
         life.ends = self.plan[len(self.lives)] if len(self.lives) < len(self.plan) else None
+        life.freezes = None if self.lives else self.freezes
         self.lives.append(life)
         self.loop.create_task(self._live(life), context=life.context)
         return life
@@ -372,6 +381,12 @@ class Town:
                 if job.status != "failed":
                     break
             return job
+
+    async def first_death(self) -> None:
+        """Wait until the first process is dead."""
+        async with asyncio.timeout(60.0):
+            while not self.lives[0].dead:
+                await asyncio.sleep(0.1)
 
     async def until(self, holds: Callable[[], Awaitable[bool]], within: float = 600.0) -> None:
         async with asyncio.timeout(within):

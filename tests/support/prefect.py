@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,11 @@ from tests.support.postgres import _place
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 ALONE = {"PREFECT_LOGGING_LEVEL": "WARNING", "PREFECT_SERVER_UI_ENABLED": "false", **QUIET}
+SCHEDULER = {
+    "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2",
+    "PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS": "1",
+}
+"""Its usual pauses are a minute and 5 seconds."""
 
 LAUNCH = """
 import subprocess, sys
@@ -65,8 +71,8 @@ class PrefectServer:
         found: list[dict[str, Any]] = answer.json()
         return found
 
-    def deployment(self, flow: str) -> dict[str, Any]:
-        answer = self.api.get(f"/deployments/name/{flow}/penstock")
+    def deployment(self, flow: str, name: str = "penstock") -> dict[str, Any]:
+        answer = self.api.get(f"/deployments/name/{flow}/{name}")
         answer.raise_for_status()
         found: dict[str, Any] = answer.json()
         return found
@@ -76,6 +82,22 @@ class PrefectServer:
         holds ready."""
         found = self.ask("flow_runs", flows={"name": {"any_": [flow]}})
         return sorted((run for run in found if not run["auto_scheduled"]), key=lambda run: str(run["created"]))
+
+    def planned(self, deployment: str) -> list[datetime]:
+        """When the schedule of a deployment has flow runs."""
+        of_schedule = {"id": {"any_": [deployment]}}
+        found = self.ask("flow_runs", deployments=of_schedule, flow_runs={"state": {"type": {"any_": ["SCHEDULED"]}}})
+        return sorted(datetime.fromisoformat(run["expected_start_time"]) for run in found if run["auto_scheduled"])
+
+    def completed(self, flow: str) -> list[dict[str, Any]]:
+        """Flow runs that have come to a good end, whoever started them."""
+        ended = {"state": {"type": {"any_": ["COMPLETED"]}}}
+        return self.ask("flow_runs", flows={"name": {"any_": [flow]}}, flow_runs=ended)
+
+    def start(self, deployment: str) -> None:
+        """As somebody does who presses the button."""
+        answer = self.api.post(f"/deployments/{deployment}/create_flow_run", json={"state": {"type": "SCHEDULED"}})
+        answer.raise_for_status()
 
     def stop(self) -> None:
         self.api.close()
@@ -103,7 +125,7 @@ class PrefectServer:
         told = [sys.executable, "-c", LAUNCH, str(log), *command]
         # In memory where there is room: a slow disk makes its SQLite say that it is locked.
         home = tempfile.mkdtemp(prefix="prefect-", dir=_place())
-        environment = self.environment(PREFECT_HOME=home)
+        environment = self.environment(PREFECT_HOME=home, **SCHEDULER)
         pid = int(subprocess.run(told, env=environment, capture_output=True, check=True).stdout)
         deadline = time.monotonic() + PATIENCE
         while not self._answers():

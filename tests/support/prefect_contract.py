@@ -1,18 +1,18 @@
 """Delivery by Prefect as the contract suite sees it: processes that begin the next flow run when one has ended, as
-Prefect's runner does, but without its pauses. `python -m tests.support.prefect_contract` is such a process."""
+Prefect's runner does, but without its pauses."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from penstock import Penstock
 from penstock.delivery.contract import contract_workflows
-from tests.support.prefect import ROOT, PrefectServer
+from tests.support.prefect import PrefectServer
+from tests.support.prefect_fork import Forked
 
 app = Penstock(workflows=contract_workflows())
 
@@ -22,6 +22,7 @@ class PrefectHarness:
 
     def __init__(self, server: PrefectServer, folder: Path) -> None:
         self.store_url = f"sqlite:///{folder}/penstock.db"
+        self._folder = folder
         self._env = server.environment(
             PENSTOCK_APP="tests.support.prefect_contract:app",
             PENSTOCK_HOME=str(folder),
@@ -29,17 +30,12 @@ class PrefectHarness:
             PENSTOCK_LEASE="2s",
             PENSTOCK_LOG__LEVEL="error",
         )
-        self._processes: list[subprocess.Popen[str]] = []
+        self._processes: list[Forked] = []
 
     async def start(self, *, workers: int = 1, deaf: bool = False) -> None:
-        for _ in range(workers):
-            command = [sys.executable, "-m", "tests.support.prefect_contract"]
-            self._processes.append(
-                subprocess.Popen(command, env=self._env, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-            )
+        self._processes += [Forked(self._env, self._folder, work) for _ in range(workers)]
         for process in self._processes[-workers:]:
-            line = await asyncio.to_thread(process.stdout.readline)  # type: ignore[union-attr]
-            assert line == "ready\n", "the process did not start"
+            assert await asyncio.to_thread(process.heard) == "ready"
 
     async def drain(self) -> None:
         await self._end(signal.SIGTERM)
@@ -60,13 +56,13 @@ class PrefectHarness:
         for process in self._processes:
             process.send_signal(how)
         for process in self._processes:
-            status = await asyncio.to_thread(process.wait, 30)
+            status = await asyncio.to_thread(process.wait)
             assert how == signal.SIGKILL or status == 0, f"the process ended with {status}"
-            process.stdout.close()  # type: ignore[union-attr]
+            process.close()
         self._processes = []
 
 
-async def main() -> None:
+async def work(say: Callable[[str], None]) -> None:
     from penstock.cli.prefect_run import flow_of
 
     ended = asyncio.Event()
@@ -77,15 +73,11 @@ async def main() -> None:
                 # Each flow run takes the signal for itself while it lasts.
                 asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
                 if not told:
-                    print("ready", flush=True)
+                    say("ready")
                     told = True
                 state = await flow_of(workflow)(workflow, return_state=True)
                 if ended.is_set() or state.is_cancelled():
                     ended.set()
                     break
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
     # What Prefect has not sent yet is of no interest, and would take its time.
     os._exit(0)

@@ -1,13 +1,14 @@
-"""Workflows that Prefect runs in the tests, and the ways in which their flows are called: `python -m
-tests.support.prefect_shop run WORKFLOW`, `register`, or `stage`."""
+"""Workflows that Prefect runs in the tests, and the ways in which their flows are called in a process of its own:
+`run`, `run_pages` and `register` in one that is forked, `stage` by `python -m tests.support.prefect_shop`."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from penstock import Again, Context, Penstock, Report, Retry, Transient, Workflow
 
@@ -75,6 +76,9 @@ def workflows() -> list[Workflow]:
 
 app = Penstock(workflows=workflows())
 
+# What a worker serves is registered by nobody else: all tests share one server.
+served = Penstock(workflows=[press])
+
 
 async def stage() -> None:
     """What becomes of a part when Prefect cannot be reached."""
@@ -103,24 +107,32 @@ async def stage() -> None:
     print(json.dumps({"value": value, "calls": calls, "same error": caught is mishap}), flush=True)
 
 
-async def register() -> None:
+async def register(say: Callable[[Any], None], *names: str, paused: bool = False) -> None:
     from penstock.cli.prefect_run import flow_of
     from penstock.delivery.prefect.serving import deployments
 
-    flows = {workflow: flow_of(workflow) for workflow in app.workflows}
-    for deployment in deployments(flows, config=None, schedule_minutes=10):
+    for deployment in deployments({name: flow_of(name) for name in names}, config=None, schedule_minutes=10):
+        deployment.paused = paused
         await deployment.aapply()
 
 
-async def run(workflow: str) -> None:
+async def run(say: Callable[[Any], None], workflow: str) -> dict[str, Any]:
     from penstock.cli.prefect_run import flow_of
 
-    state = await flow_of(workflow)(workflow, return_state=True)
-    print(json.dumps({"state": state.type.value, "message": state.message}), flush=True)
+    return _told(await flow_of(workflow)(workflow, return_state=True))
+
+
+async def run_pages(say: Callable[[Any], None], file: str) -> dict[str, Any]:
+    from penstock.cli.prefect_run import orchestrate_gemini_batch
+
+    return _told(await orchestrate_gemini_batch(run=file, return_state=True))
+
+
+def _told(state: Any) -> dict[str, Any]:
+    return {"state": state.type.value, "message": state.message, "flow run": str(state.state_details.flow_run_id)}
 
 
 if __name__ == "__main__":
-    asyncio.run({"run": run, "register": register, "stage": stage}[sys.argv[1]](*sys.argv[2:]))
-    if sys.argv[1] == "stage":
-        # Prefect's own threads would wait for the API that is away.
-        os._exit(0)
+    asyncio.run(stage())
+    # Prefect's own threads would wait for the API that is away.
+    os._exit(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.pipelines.pages.dashboard.book import PAGE, pieces
-from penstock.pipelines.pages.dashboard.grid import CELLS, KINDS, LINES, TALL, strip
+from penstock.pipelines.pages.dashboard.grid import CELLS, KINDS, LINES, TALL, strip, strips
 from penstock.pipelines.pages.reading import BookRow
 
 
@@ -41,6 +41,13 @@ def test_a_long_book_has_no_more_lines(size: int) -> None:
     made = strip(book(f"1-{size}", "d" * (size - 2) + "xw"))
     assert made.lines == LINES and made.dense and len(made.stretches) <= LINES + 2
     assert sum(one.count for one in made.stretches) == size
+
+
+def test_short_books_have_wide_cells_as_long_as_all_are_short() -> None:
+    short, long = book("1-20", "d" * 20), book("1-41", "d" * 41)
+    assert [one.stretches[0].width for one in strips([short])] == ["50%"]
+    assert [one.stretches[0].width for one in strips([short, long])] == ["20%", "41%"]
+    assert strips([]) == []
 
 
 def test_states_are_told_apart_without_colours() -> None:

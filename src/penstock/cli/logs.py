@@ -13,8 +13,6 @@ import sys
 from collections.abc import Collection
 from textwrap import indent
 
-import click
-
 from penstock.cli.output import Output, harmless, without_password
 from penstock.config.settings import LogSettings
 from penstock.engine.tracing import about, trace_id_of
@@ -86,7 +84,8 @@ class Sentences(logging.Handler):
         text = f"{record.levelname.capitalize()}: {harmless(record.getMessage())}"
         if record.exc_info and debugging:
             text += f"\n{logging.Formatter().formatException(record.exc_info)}"
-        click.echo(without_password(text), err=True)
+        # Not click's echo, which goes past the stream that a live view has put in the place of stderr.
+        sys.stderr.write(f"{without_password(text)}\n")
 
 
 def _is_failure_of(record: logging.LogRecord, jobs: Collection[str]) -> bool:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MOST_BATCHES, MOST_BOOKS, MOST_EVENTS = 6, 6, 5
+ROOM_FOR_IDS = 90
+"""Columns that a terminal must have for a batch's name at Gemini."""
 WIDE = 60
 """Columns that a terminal must have for the pages of a book beside its name."""
 
@@ -121,7 +123,7 @@ class LivePages(PagesView):
             yield self._shelf(books, options.max_width)
         if batches:
             yield Text("")
-            yield self._batches(batches)
+            yield self._batches(batches, options.max_width)
             more = len(self.watched.batches) - len(batches)
             if more > 0:
                 yield Text(f"  and {more} more", style="bright_black")
@@ -185,21 +187,24 @@ class LivePages(PagesView):
             table.add_row("", Text(harmless(book.book)), drawn, f"{book.done}/{book.total}")
         return table
 
-    def _batches(self, batches: Sequence[BatchView]) -> Table:
+    def _batches(self, batches: Sequence[BatchView], room: int) -> Table:
         from rich.table import Table
         from rich.text import Text
 
         table = Table.grid(padding=(0, 2))
         table.add_column(width=0)
-        for heading in BATCH_HEADINGS:
+        for heading in BATCH_HEADINGS if room >= ROOM_FOR_IDS else BATCH_HEADINGS[:-1]:
             table.add_column(no_wrap=True, overflow="ellipsis", justify="right" if heading == "PAGES" else "left")
         for batch in batches:
             number, state, pages, _, where = batch_cells(batch, self._now)
             since = length(self._now - (batch.submitted or batch.created))
-            table.add_row(
-                "", Text(f"batch {number}"), Text(state, style="magenta"), f"{pages} pages", since,
-                Text(where, style="bright_black"),
-            )  # fmt: skip
+            shown = [
+                Text(f"batch {number}"),
+                Text(state, style="magenta"),
+                Text(f"{pages} {'page' if batch.size == 1 else 'pages'}"),
+                Text(since),
+            ]
+            table.add_row("", *shown, *([Text(where, style="bright_black")] if room >= ROOM_FOR_IDS else []))
         return table
 
     def _happened(self, events: Sequence[LogLine]) -> Text:

@@ -214,7 +214,7 @@ def batch_cells(batch: BatchView, now: float) -> list[str]:
     return [str(batch.number), state, done, since, batch.provider_id or "-"]
 
 
-BATCH_HEADINGS = ("BATCH", "STATE", "PAGES", "SINCE", "AT GEMINI")
+BATCH_HEADINGS = ("BATCH", "STATE", "PAGES", "SINCE", "PROVIDER ID")
 
 
 def show_batches(out: Output, batches: Sequence[BatchView], now: float) -> None:

@@ -29,6 +29,7 @@ from penstock.delivery.prefect.signals import heeding
 from penstock.delivery.prefect.stage import PrefectStage
 from penstock.delivery.prefect.starting import FlowRuns
 from penstock.delivery.prefect.turn import Turn, advance
+from penstock.engine.errors import Conflict
 
 log = logging.getLogger("penstock.worker")
 
@@ -104,7 +105,12 @@ async def _start_pages(app: Penstock, file: Path) -> None:
     from penstock.pipelines.pages.asking import start
     from penstock.pipelines.pages.configuration import load_run
 
-    told = await start(app, load_run(file), actor="prefect")
+    try:
+        told = await start(app, await asyncio.to_thread(load_run, file), actor="prefect")
+    except Conflict as error:
+        # The file was changed under a run that is alive: that one goes on, and the next has the new configuration.
+        log.warning("%s", error)
+        return
     log.info("run %s %s", told.job_id, "was started" if told.created else f"is {told.status}")
 
 

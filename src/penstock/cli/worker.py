@@ -57,6 +57,10 @@ def worker(
         "log__format": log_format or ("json" if call.json else None),
     }
     settings = call.settings(**flags)
+    if files and settings.delivery != "prefect":
+        raise click.UsageError(
+            "--pages is for --delivery prefect; elsewhere cron starts `penstock pages run -c FILE --once`"
+        )
     start_logging(settings.log)
     if settings.app is None:
         logging.getLogger("penstock.worker").warning(without_app())
@@ -69,10 +73,5 @@ def worker(
                 "process that ends by itself, and prefect.runs says how many there are at once"
             )
         return serve_prefect(settings, config=call.config, overrides=call.overrides(flags))
-    if files:
-        raise click.UsageError(
-            "--pages is for --delivery prefect: a loop of its own has no schedule for runs of pages, "
-            "cron starts them with `penstock pages run -c FILE --once`"
-        )
     told = orders(call.config, call.overrides(flags), stop_when_idle=stop_when_idle)
     return Supervisor(told, processes=processes, grace=settings.grace).run()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
+import re
+from pathlib import Path
 
 from penstock.engine.errors import InvalidConfiguration
 from penstock.engine.model import JobRow
@@ -24,6 +27,12 @@ QUIET = {
 
 def flow_name(workflow: str) -> str:
     return FLOWS.get(workflow, f"penstock-{workflow}")
+
+
+def file_deployment(file: Path) -> str:
+    """The deployment that starts what a file describes. Two files with one name, in two folders, are two."""
+    stem = re.sub(r"[^\w.-]+", "-", file.stem).strip("-") or "file"
+    return f"{stem[:80]}-{hashlib.sha256(os.fsencode(file)).hexdigest()[:8]}"
 
 
 def run_key(job: JobRow, event: int) -> str:

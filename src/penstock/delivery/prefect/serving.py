@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from prefect.client.orchestration import get_client
 from prefect.deployments.runner import RunnerDeployment
 from prefect.flows import Flow
 from prefect.runner import Runner
+from prefect.schedules import Cron, Interval, Schedule
 from prefect.types.entrypoint import EntrypointType
 
 from penstock.delivery.prefect.naming import DEPLOYMENT, api_url
@@ -34,19 +36,39 @@ SCHEDULER_TAKES = 180.0
 def deployments(
     flows: Mapping[str, Flow[Any, Any]], *, config: str | None, schedule_minutes: int
 ) -> list[RunnerDeployment]:
-    """One for each workflow. Prefect limits nothing: what runs at once is the engine's to say."""
+    """One for each workflow."""
     return [
-        RunnerDeployment.from_flow(
+        deployment(
             flow,
             DEPLOYMENT,
-            cron=f"*/{schedule_minutes} * * * *",
+            schedule=Cron(f"*/{schedule_minutes} * * * *"),
             parameters={"workflow": workflow, "config": config},
             description=f"Advances the jobs of the Penstock workflow {workflow!r}.",
-            tags=["penstock"],
-            entrypoint_type=EntrypointType.MODULE_PATH,
         )
         for workflow, flow in flows.items()
     ]
+
+
+def deployment(
+    flow: Flow[Any, Any], name: str, *, schedule: Schedule, parameters: dict[str, Any], description: str
+) -> RunnerDeployment:
+    """Prefect limits nothing: what runs at once is the engine's to say."""
+    return RunnerDeployment.from_flow(
+        flow,
+        name,
+        schedule=schedule,
+        parameters=parameters,
+        description=description,
+        tags=["penstock"],
+        entrypoint_type=EntrypointType.MODULE_PATH,
+    )
+
+
+def every(minutes: int) -> Schedule:
+    """At the same moments whenever it is registered: a worker that is often started anew must not put them off."""
+    if 60 % minutes == 0:
+        return Cron(f"*/{minutes} * * * *" if minutes < 60 else "0 * * * *")
+    return Interval(timedelta(minutes=minutes), anchor_date=datetime(2020, 1, 1, tzinfo=UTC))
 
 
 async def check_api() -> None:
@@ -129,6 +151,6 @@ async def _look_at_scheduler(engine: Engine, deployments: Sequence[UUID]) -> Non
         if not fine:
             log.warning(
                 "Prefect's server plans no flow runs although the deployments have a schedule: see its log. "
-                "With SQLAlchemy 2.1 its scheduler fails; give it an environment of its own with sqlalchemy<2.1. "
+                "With SQLAlchemy 2.1 its scheduler fails: in its environment, pip install 'sqlalchemy<2.1'. "
                 "While this worker runs it looks for work by itself"
             )

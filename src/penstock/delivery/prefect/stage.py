@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 from uuid import UUID
 
 from prefect import task
-from prefect.artifacts import (
-    acreate_markdown_artifact,
-    acreate_progress_artifact,
-    acreate_table_artifact,
-    aupdate_progress_artifact,
-)
+from prefect.artifacts import Artifact, MarkdownArtifact, ProgressArtifact, TableArtifact
 from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import ArtifactUpdate
 
 from penstock.engine.staging import Report
 
@@ -37,7 +34,7 @@ class PrefectStage:
     """Watches the ticks of one flow run."""
 
     def __init__(self) -> None:
-        self._progress: dict[str, UUID] = {}
+        self._made: dict[str, UUID] = {}
         self._sending: list[asyncio.Task[None]] = []
 
     async def part(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
@@ -87,23 +84,30 @@ class PrefectStage:
         if before is not None:
             await asyncio.wait([before])
         try:
-            if report.text:
-                await acreate_markdown_artifact(report.text, key=report.key, description=report.title)
-            if report.table is not None:
-                rows = [dict(row) for row in report.table]
-                await acreate_table_artifact(rows, key=f"{report.key}-table", description=report.title)
-            if report.progress is not None:
-                await self._send_progress(report, report.progress)
+            for artifact in _artifacts_of(report):
+                await self._put(artifact)
         except Exception as error:
             log.warning("Prefect did not take the report %r: %s: %s", report.key, type(error).__name__, error)
 
-    async def _send_progress(self, report: Report, progress: float) -> None:
-        known = self._progress.get(report.key)
-        if known is not None:
-            await aupdate_progress_artifact(known, progress, description=report.title)
-            return
-        made = await acreate_progress_artifact(progress, key=f"{report.key}-progress", description=report.title)
-        self._progress[report.key] = made
+    async def _put(self, artifact: Artifact) -> None:
+        """A later one takes the place of that of the same key in this flow run: a run of days would leave thousands."""
+        key = str(artifact.key)
+        async with get_client() as client:
+            if key in self._made:
+                update = ArtifactUpdate(description=artifact.description, data=await artifact.aformat())
+                await client.update_artifact(self._made[key], update)
+            else:
+                self._made[key] = (await artifact.acreate(client)).id
+
+
+def _artifacts_of(report: Report) -> Iterator[Artifact]:
+    if report.text:
+        yield MarkdownArtifact(key=report.key, description=report.title, markdown=report.text)
+    if report.table is not None:
+        rows = [dict(row) for row in report.table]
+        yield TableArtifact(key=f"{report.key}-table", description=report.title, table=rows)
+    if report.progress is not None:
+        yield ProgressArtifact(key=f"{report.key}-progress", description=report.title, progress=report.progress)
 
 
 async def _task_run(name: str, body: Callable[[], Coroutine[Any, Any, None]]) -> None:

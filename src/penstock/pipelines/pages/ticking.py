@@ -51,7 +51,7 @@ async def begin(task: Task, ctx: Context) -> Task | Again:
     totals = await ledger.totals()
     await asyncio.to_thread(check_mark, task.run.paths.output_dir, task.ledger, totals.done)
     await asyncio.to_thread(mark, task.run.paths.output_dir, task.ledger)
-    await fit(ctx, ledger, task.run)
+    await fit(ctx, ledger, task)
     return task
 
 

@@ -10,13 +10,14 @@ from penstock.engine.context import Context
 from penstock.engine.errors import Permanent
 from penstock.pipelines.pages import rules
 from penstock.pipelines.pages.ledger import Ledger
-from penstock.pipelines.pages.model import Run, Task
+from penstock.pipelines.pages.model import Task
 from penstock.pipelines.pages.walk import UNKNOWN
 
 
-async def fit(ctx: Context, ledger: Ledger, run: Run) -> None:
+async def fit(ctx: Context, ledger: Ledger, task: Task) -> None:
     """Another configuration than the last run's: the walk begins anew where the filters changed, and who is dead or
     can run is decided anew."""
+    run = task.run
     execution, paths = run.execution, run.paths
     scope = json.dumps([str(paths.label_source_dir), run.filters.model_dump(mode="json")], sort_keys=True)
     rows = await ledger.read("SELECT scope, on_dead, most_failures FROM pages_ledgers WHERE id = :ledger")
@@ -31,6 +32,7 @@ async def fit(ctx: Context, ledger: Ledger, run: Run) -> None:
         ledger.write("DELETE FROM pages_ignored WHERE ledger = :ledger")
     if most != execution.most_failures:
         await _reconsider(ledger, execution.most_failures)
+        await ctx.checkpoint(task)
     if on_dead != execution.on_dead_page:
         rows = await ledger.read("SELECT book FROM pages_books WHERE ledger = :ledger AND dead > 0")
         for book in (await ledger.books([name for (name,) in rows])).values():

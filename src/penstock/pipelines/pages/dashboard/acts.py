@@ -66,5 +66,13 @@ async def rescan(
         await intake.admit(1)
     except Problem as full:
         return back_to(request, own_path(to, "/"), ("refused", full.detail))
-    doing = asking.rescan(service.penstock, found.job, {}, actor=principal.actor)
-    return await asked(request, to, doing, "the folders will be read again at the run's next turn")
+    answer = await asked(
+        request,
+        to,
+        asking.rescan(service.penstock, found.job, {}, actor=principal.actor),
+        "the folders will be read again at the run's next turn",
+    )
+    last = await asking.newest_run(service.penstock, found.job)
+    if last.id != run_id and answer.headers["location"] == run_path(run_id):
+        answer.headers["location"] = run_path(last.id)
+    return answer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -33,7 +35,7 @@ async def batches_page(
     rows = await reading.batches(engine, found.ledger, active=told, before=before or None, limit=PAGE + 1)
     now = await engine.store.now()
     shown = rows[:PAGE]
-    axis = Axis.with_most_of([(batch.created, batch.ended or now) for batch in shown], now)
+    axis = _axis([(batch.created, batch.ended or now) for batch in shown], now)
     place = run_path(run_id, "batches")
     filters = {"active": active if told is not None else ""}
     return render(
@@ -48,6 +50,14 @@ async def batches_page(
         older=link(place, **filters, before=shown[-1].number) if len(rows) > PAGE else "",
         newest=link(place, **filters) if before else "",
     )
+
+
+def _axis(spans: Sequence[tuple[float, float]], now: float) -> Axis:
+    """Within a minute, times are told since the first."""
+    moments = [moment for span in spans for moment in span]
+    if moments and max(moments) - min(moments) < 60:
+        return Axis.around(moments, now)
+    return Axis.with_most_of(spans, now)
 
 
 def outcome(batch: BatchView) -> str:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from penstock.engine.errors import NotFound
 from penstock.pipelines.pages import reading
-from penstock.pipelines.pages.dashboard.grid import BY_NAME, KINDS, Kind, key_of, strip
+from penstock.pipelines.pages.dashboard.grid import BY_NAME, KINDS, Kind, key_of, strips
 from penstock.pipelines.pages.dashboard.places import Number, about, book_path
 from penstock.pipelines.pages.looking import seen
 from penstock.pipelines.pages.reading import BookRow
@@ -49,7 +49,7 @@ async def book_page(
         **await about(service.penstock, principal, found),
         tab="books",
         book=book,
-        strip=strip(book),
+        strip=strips([book])[0],
         key=key_of(book),
         chains=chains,
         kinds=list(KINDS.values()),

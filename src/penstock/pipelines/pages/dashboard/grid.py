@@ -8,6 +8,7 @@ is told by height and pattern as well as by colour.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -16,8 +17,8 @@ from penstock.pipelines.pages.reading import BookRow
 from penstock.pipelines.pages.rules import Numbering
 from penstock.service.dashboard.charts import percent
 
-CELLS = 100
-"""Cells of a line."""
+FEW, CELLS = 40, 100
+"""Cells of a line: where all books are short, and else."""
 LINES = 4
 """Lines of a book; one that has more pages gets narrower cells."""
 TALL = 17
@@ -71,8 +72,12 @@ class Strip:
     book: BookRow
     stretches: tuple[Stretch, ...]
     lines: int
-    dense: bool
+    per_line: int
     words: str
+
+    @property
+    def dense(self) -> bool:
+        return self.per_line > CELLS
 
     @property
     def height(self) -> int:
@@ -90,10 +95,16 @@ def key_of(book: BookRow) -> str:
     return quote(f"{state}:{school}:{book.year}", safe=":")
 
 
-def strip(book: BookRow) -> Strip:
+def strips(books: Sequence[BookRow]) -> list[Strip]:
+    """Books that are shown together have cells of one width."""
+    longest = max((len(book.states) for book in books), default=0)
+    return [strip(book, FEW if longest <= FEW else CELLS) for book in books]
+
+
+def strip(book: BookRow, cells: int = CELLS) -> Strip:
     numbering = Numbering(book.pages)
     letters = _with_ready(book, numbering)
-    per_line = max(CELLS, -(-len(letters) // LINES))
+    per_line = max(cells, -(-len(letters) // LINES))
     stretches: list[Stretch] = []
     for line, start in enumerate(range(0, len(letters), per_line)):
         for run in _RUN.finditer(letters[start : start + per_line]):
@@ -101,7 +112,7 @@ def strip(book: BookRow) -> Strip:
                 at = (run.start(), len(run[0]), per_line, line)
                 stretches.append(_stretch(KINDS[run[1]], numbering, start + run.start(), at))
     lines = max(-(-len(letters) // per_line), 1)
-    return Strip(book, tuple(stretches), lines, per_line > CELLS, _words(book))
+    return Strip(book, tuple(stretches), lines, per_line, _words(book))
 
 
 def _with_ready(book: BookRow, numbering: Numbering) -> str:

@@ -26,6 +26,9 @@ CANCELING = (
 )
 
 
+RESCANNING = "The run has ended, so this starts the next one: pages that it finds to do are submitted, and paid for."
+
+
 def run_path(run_id: str, *parts: object) -> str:
     return "/".join((f"{HOME}/runs/{run_id}", *(quote(str(part), safe=":") for part in parts)))
 
@@ -59,6 +62,7 @@ async def about(penstock: Penstock, principal: Principal, found: Seen) -> dict[s
         "newer": last if last.id != found.job.id else None,
         "buttons": buttons(found.job) if principal.may("operate") else (),
         "canceling": CANCELING,
+        "rescanning": RESCANNING,
         "title": title_of(found.run),
         "count": count,
         "run_path": run_path,

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from penstock.engine.engine import Engine
 from penstock.pipelines.pages import reading
-from penstock.pipelines.pages.dashboard.grid import KINDS, strip
+from penstock.pipelines.pages.dashboard.grid import KINDS, strips
 from penstock.pipelines.pages.dashboard.places import about, run_path
 from penstock.pipelines.pages.looking import seen
 from penstock.service.access.guard import Reader
@@ -59,7 +59,7 @@ async def run_page(
         overview=told,
         totals=totals,
         parts_of_all=stacked([(kind, float(amount)) for kind, amount in amounts], total=totals.pages or None),
-        strips=[strip(row) for row in rows[:PAGE]],
+        strips=strips(rows[:PAGE]),
         kinds=list(KINDS.values()),
         only=ONLY,
         filters=filters,
