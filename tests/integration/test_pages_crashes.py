@@ -89,7 +89,7 @@ def test_processes_die_one_after_the_other() -> None:
 def test_a_process_stands_still_until_others_have_taken_its_work(kind: str) -> None:
     """And then goes on with what it was about to do."""
     for point in chosen(kind, FROZEN):
-        town = survived([], freezes=point, processes=2)
+        town = survived([], freezes=point)
         assert town.lives[0].frozen_until or point == (kind, points()[kind]), f"nobody stood still {point}"
 
 

@@ -348,17 +348,33 @@ def test_a_wish_is_granted_by_the_run_that_is_alive() -> None:
 
 
 def test_a_wish_that_comes_when_a_run_is_about_to_end_is_granted() -> None:
-    with town_of({OHIO: [1]}) as (town, library):
+    """Its last tick has looked for wishes, and stands still before it ends the run."""
+    run_ends = {"plan": [], "tempo": Tempo(frozen_for=1.0)}
+    with town_of({OHIO: [1]}, **run_ends) as (town, library):
         town.script(never(""))
-        run = library.run(execution={"max_retries": 0})
-        job = town.play(town.whole_run(run))
-        last = ("before commit", 1)
-        for number in range(town.lives[0].points["before commit"] + 1, 0, -1):
-            last = ("before commit", number)
-            if _granted_when_it_stands_still(last):
-                break
-        else:
-            raise AssertionError("no run was about to end")
+        town.play(town.whole_run(library.run(execution={"max_retries": 0})))
+        commits = town.lives[0].points["before commit"]
+    for number in range(commits, 0, -1):
+        with town_of({OHIO: [1]}, freezes=("before commit", number), **run_ends) as (town, library):
+            town.script(never("", times=1, error={"code": 13}))
+
+            async def scenario(town: Town = town, library: Library = library) -> bool:
+                job = await town.begun(library.run(execution={"max_retries": 0}))
+                await town.until(lambda: _stands_still(town))
+                if (await town.app.job(job)).status != "running" or not await town.rows("SELECT * FROM pages_failures"):
+                    return False
+                assert await asking.retry(town.app, await town.app.job(job), {}) == 1
+                newest = await asking.newest_run(town.app, await town.app.job(job))
+                assert newest.id != job
+                return (await town.app.wait(newest.id)).result["done"] == 1
+
+            if town.play(scenario()):
+                return
+    raise AssertionError("no run was caught at its end")
+
+
+async def _stands_still(town: Town) -> bool:
+    return town.lives[0].frozen_until > 0
 
 
 def test_a_rescan_finds_what_no_folder_time_betrays() -> None:

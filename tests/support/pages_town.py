@@ -112,6 +112,7 @@ class Life:
             await _for_ever()
         if self.freezes == (kind, self.points[kind]):
             self.frozen_until = self.town.loop.time() + self.town.tempo.frozen_for
+            self.town.start_later()
             await asyncio.sleep(0)
 
 
@@ -182,7 +183,8 @@ class Tempo:
 
 class Town:
     """Processes, a store and a Gemini that share one virtual clock. `plan` says where the first, second, … process
-    dies; another takes its place. At `freezes` the first one stands still. `gemini` are settings of their client. `app` asks and never works.
+    dies; another takes its place, as when the first one stands still (`freezes`). `gemini` are settings of their
+    client. `app` asks and never works.
 
         with town_of({"Ohio/Oberlin/1850": [1, 2]}) as (town, library):
             job = town.play(town.whole_run(library.run()))
@@ -324,6 +326,9 @@ class Town:
         self._listeners = [place for place in self._listeners if place[0] is not life]
         if self.watched is not None:
             self.remember_outputs(self.watched)
+        self.start_later()
+
+    def start_later(self) -> None:
         if not self._ending:
             self.loop.call_later(self.tempo.restart_after, self.start, context=self.context.copy())
 

@@ -389,7 +389,7 @@ def retry(
             count = await asking.retry(app, job, detail, dry_run=True)
             if count and not dry_run:
                 job = await _awake(asked, app, job)
-                await asking.retry(app, job, detail, actor=call.who.name)
+                await asking.retry(app, job, detail, actor=call.who)
             call.out.data({"pages": count, "dry_run": dry_run, "run": job.id})
             if not count:
                 call.out.tell("No such page is dead.")
@@ -423,7 +423,7 @@ def rescan(
     async def main() -> None:
         async with looking(call, run_id, file, acting=True) as (app, asked, job):
             job = await _awake(asked, app, job)
-            await asking.rescan(app, job, detail, actor=call.who.name)
+            await asking.rescan(app, job, detail, actor=call.who)
             call.out.data({"run": job.id, "state": state, "school": school, "year": year})
             call.out.tell(f"{'/'.join(str(part) for part in detail.values()) or 'Everything'} will be looked at again.")
             await _who_grants_it(asked, app, job)

@@ -57,7 +57,8 @@ class Asked:
 
     def worker(self) -> str:
         """What starts a worker that would do this work."""
-        return f"penstock up{same_flags(self.settings)}"
+        prefect = self.settings.delivery == "prefect"
+        return f"penstock {'worker --delivery prefect' if prefect else 'up'}{same_flags(self.settings)}"
 
 
 def check_pipeline(app: Penstock) -> None:

@@ -7,6 +7,7 @@ is started.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,19 @@ from pydantic_core import to_json
 
 from penstock.app import Penstock
 from penstock.engine.audit import Actor, entry, name_of
-from penstock.engine.errors import Conflict, InvalidRequest, NotFound
+from penstock.engine.errors import Conflict, NotFound
 from penstock.engine.model import DEFAULT_TENANT, Job
 from penstock.pipelines.pages.ledger import ledger_id
 from penstock.pipelines.pages.model import Run, Task
 from penstock.pipelines.pages.prompts.registry import load_prompt
-from penstock.pipelines.pages.wishes import dead_pages
+from penstock.pipelines.pages.wishes import dead_pages, folder_meant
 from penstock.pipelines.pages.workflow import pages
 from penstock.store.protocol import Once, Submitted, Write
 
 _LONGEST_KEY = 500
+
+LAST_LOOK = 2.0
+"""Seconds that a wish waits for the tick that is running: one that ends the run does so right after it looked."""
 
 
 def run_key(output_dir: Path) -> str:
@@ -119,9 +123,7 @@ async def run_of(app: Penstock, job_id: str, *, tenant: str | None = None) -> Jo
 
 
 async def _wish(app: Penstock, job: Job, ledger: str, kind: str, detail: dict[str, Any], actor: Actor | str) -> None:
-    unknown = detail.keys() - {"key", "state", "school", "year"}
-    if unknown:
-        raise InvalidRequest(f"unknown: {', '.join(sorted(unknown))}; use key, or state, school and year")
+    folder_meant(detail)
     wish = (
         "INSERT INTO pages_wishes (id, ledger, kind, detail, actor, at)"
         " VALUES (:id, :ledger, :kind, :detail, :actor, :at)",
@@ -138,6 +140,10 @@ async def _wish(app: Penstock, job: Job, ledger: str, kind: str, detail: dict[st
     audit = entry(actor, f"pages.{kind}", f"job:{job.id}", tenant=job.tenant, detail=about)
     await app.engine.ask(Write((wish,)), audit)
     newest = await newest_run(app, job)
+    if newest.status == "running":
+        # Its tick may have looked for wishes a moment ago, and be about to end the run.
+        with contextlib.suppress(TimeoutError):
+            newest = await app.wait(newest.id, timeout=LAST_LOOK, until=("queued", "waiting", "paused", "canceling"))
     if newest.final:
         await start(app, Task.model_validate(newest.payload).run, tenant=newest.tenant, actor=actor)
 

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from penstock.engine.context import Context
-from penstock.engine.errors import Permanent
+from penstock.engine.errors import InvalidRequest, Permanent
 from penstock.pipelines.pages import rules
 from penstock.pipelines.pages.ledger import Ledger
 from penstock.pipelines.pages.model import Task
@@ -68,8 +68,8 @@ async def grant(ctx: Context, ledger: Ledger, task: Task) -> None:
     """What people asked for: pages to be tried again, folders to be looked at again."""
     for wish, kind, detail, actor in await ledger.wishes():
         if kind == "rescan":
-            ledger.forget_folders(_prefix(detail))
-            ctx.log.info("%s asked to look at %s again", actor, _prefix(detail) or "everything")
+            ledger.forget_folders(folder_meant(detail))
+            ctx.log.info("%s asked to look at %s again", actor, folder_meant(detail) or "everything")
         elif kind == "retry":
             await _retry(ctx, ledger, detail, actor)
         else:
@@ -92,7 +92,7 @@ def dead_pages(detail: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Which failures a wish to retry is about: `key`, or `state`, `school`, `year`; or all of them."""
     if detail.get("key"):
         return " AND key = :key", {"key": detail["key"]}
-    prefix = _prefix(detail)
+    prefix = folder_meant(detail)
     if not prefix:
         return "", {}
     below = f"{prefix}/"
@@ -101,10 +101,14 @@ def dead_pages(detail: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     }  # fmt: skip
 
 
-def _prefix(detail: dict[str, Any]) -> str:
-    parts = []
-    for name in ("state", "school", "year"):
-        if detail.get(name) in (None, ""):
-            break
-        parts.append(str(detail[name]))
+def folder_meant(detail: dict[str, Any]) -> str:
+    """The folder that is meant. A school is found in its state and a year in its school: half of a path would mean more
+    than was asked for."""
+    unknown = detail.keys() - {"key", "state", "school", "year"}
+    if unknown:
+        raise InvalidRequest(f"unknown: {', '.join(sorted(unknown))}; use key, or state, school and year")
+    told = [detail.get(name) for name in ("state", "school", "year")]
+    parts = [str(part) for part in told if part not in (None, "")]
+    if any(part not in (None, "") for part in told[len(parts) :]):
+        raise InvalidRequest("a school needs its state, and a year its school")
     return "/".join(parts)
