@@ -1,5 +1,6 @@
-"""The pipelines that come with Penstock, and the remotes that every Penstock has, made from the configuration when they are first asked for: Gemini (Google's, or
-Penstock's own where no key is set), and a pool of processes; and those that other packages bring."""
+"""The pipelines that come with Penstock, and the remotes that every Penstock has, made from the configuration when they
+are first asked for: Gemini (Google's, or Penstock's own where no key is set), and a pool of processes; and those that
+other packages bring."""
 
 from __future__ import annotations
 

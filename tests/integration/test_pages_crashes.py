@@ -7,15 +7,24 @@ Of the many places some are chosen, evenly; `PENSTOCK_EVERY_CRASH=1` takes them 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
+from itertools import count
 from typing import Any
 
 import pytest
 
-from tests.integration.test_pages_faults import BELIEVED, PATIENT, QUICK, cases, name_of
+from penstock.engine.errors import Conflict
+from penstock.engine.model import Job
+from penstock.pipelines.pages import outputs, ticking
+from penstock.pipelines.pages.ledger import Failure, Ledger
+from penstock.pipelines.pages.model import Run
+from penstock.pipelines.pages.rules import Judged
+from tests.integration.test_pages_faults import BELIEVED, PATIENT, QUICK, cases, name_of, patience, tempo
 from tests.support.pages import books_wrong
 from tests.support.pages_town import Town, town_of
 
@@ -33,14 +42,15 @@ TOGETHER = 1
 
 Point = tuple[str, int]
 PROMISE_BROKEN = {"list_omits": "a batch that no list shows cannot be found: that is Gemini's word against ours"}
+UNHURRIED = [fault for fault in cases() if "times" in fault and fault["kind"] not in (*PATIENT, "list_omits")]
 FAULTS = [fault for fault in cases() if "times" in fault and fault["kind"] not in PROMISE_BROKEN]
 
 
 def survived(plan: Sequence[Point], faults: Sequence[dict[str, Any]] = (), **options: Any) -> Town:
     """A run whose first processes die at the points of the plan."""
-    every = max((PATIENT.get(fault["kind"], 2.0) for fault in faults), default=2.0)
-    gemini = {"poll_at_most": every}
-    with town_of(BOOKS, faults=faults, plan=plan, tempo=QUICK, gemini=gemini, **options) as (town, library):
+    every = patience(faults)
+    options |= {"faults": faults, "plan": plan, "gemini": {"poll_at_most": every}, "tempo": tempo(every)}
+    with town_of(BOOKS, **options) as (town, library):
         run = library.run(batch={"poll_interval_seconds": every})
         job = town.play(town.whole_run(run))
         swapped = any(fault["kind"] in BELIEVED for fault in faults)
@@ -58,10 +68,10 @@ def points() -> dict[str, int]:
 
 def chosen(kind: str, most: int) -> list[Point]:
     """The points of a kind at which a process dies: evenly spread, the first and the last among them."""
-    count = points()[kind]
-    if EVERY or count <= most:
-        return [(kind, number) for number in range(1, count + 1)]
-    return [(kind, 1 + round(place * (count - 1) / (most - 1))) for place in range(most)]
+    there = points()[kind]
+    if EVERY or there <= most:
+        return [(kind, number) for number in range(1, there + 1)]
+    return [(kind, 1 + round(place * (there - 1) / (most - 1))) for place in range(most)]
 
 
 def test_a_run_passes_by_every_kind_of_point() -> None:
@@ -106,6 +116,76 @@ def test_every_fault_with_a_crash(fault: dict[str, Any]) -> None:
         survived(_random_points(rng, 1), [fault])
 
 
-def _random_points(rng: random.Random, count: int) -> list[Point]:
-    kinds = rng.choices(KINDS_OF_POINTS, k=count)
+@pytest.mark.timeout(1200)
+def test_a_run_is_canceled_or_paused_while_processes_die() -> None:
+    """What it left behind is taken in by the next one."""
+    for seed in range(200 if EVERY else 12):
+        rng = random.Random(f"canceled {seed}")
+        faults = rng.sample(UNHURRIED, rng.choice([0, 1]))
+        plan = _random_points(rng, rng.choice([1, 2]))
+        with town_of(BOOKS, faults=faults, plan=plan, tempo=QUICK, seed=seed) as (town, library):
+            run = library.run()
+
+            async def scenario(town: Town = town, run: Run = run, rng: random.Random = rng) -> Job:
+                job = await town.begun(run)
+                await asyncio.sleep(rng.random() * 5)
+                with suppress(Conflict):
+                    await rng.choice([town.app.cancel, town.app.pause])(job)
+                await asyncio.sleep(rng.random() * 20)
+                with suppress(Conflict):
+                    await town.app.resume(job)
+                await town.settled(job)
+                return await town.whole_run(run)
+
+            job = town.play(scenario())
+            swapped = any(fault["kind"] in BELIEVED for fault in faults)
+            wrong = town.play(books_wrong(town.app, run, library, swapped=swapped))
+            wrong += town.paid_twice() + town.differing_outputs()
+            assert (job.status, wrong) == ("completed", []), (seed, plan, faults, job.error)
+
+
+def ask_under_another_key_after_a_crash(patch: pytest.MonkeyPatch) -> None:
+    asked = count()
+    patch.setattr(ticking, "called", lambda number: f"batch-{number:06d}-{next(asked)}")
+
+
+def write_what_differs_each_time(patch: pytest.MonkeyPatch) -> None:
+    written, times = outputs.written, count()
+    patch.setattr(outputs, "written", lambda data, told: written(data, {**told, "time": next(times)}))
+
+
+def forget_what_was_staged(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Ledger, "stage", lambda self, book, name, file: None)
+
+
+def count_what_was_counted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Ledger, "clear", lambda self, book, number: None)
+    strike = Ledger.strike
+
+    def twice(self: Ledger, failure: Failure, judged: Judged, now: float) -> None:
+        strike(self, failure, judged, now)
+        strike(self, failure, judged, now)
+
+    patch.setattr(Ledger, "strike", twice)
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        ask_under_another_key_after_a_crash,
+        write_what_differs_each_time,
+        forget_what_was_staged,
+        count_what_was_counted,
+    ],
+)
+def test_a_planted_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = chosen("before commit", ALONE)
+    bug(monkeypatch)
+    with pytest.raises((AssertionError, TimeoutError)):
+        for point in tried:
+            survived([point], [{"kind": "row_error", "times": 1}])
+
+
+def _random_points(rng: random.Random, many: int) -> list[Point]:
+    kinds = rng.choices(KINDS_OF_POINTS, k=many)
     return [(kind, rng.randint(1, points()[kind])) for kind in kinds]

@@ -7,7 +7,7 @@ The faults are read from the server's own table, so one that is added there is t
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -55,9 +55,20 @@ def name_of(fault: dict[str, Any]) -> str:
     )
 
 
+def patience(faults: Sequence[dict[str, Any]]) -> float:
+    """Seconds between polls."""
+    return max((PATIENT.get(fault["kind"], 2.0) for fault in faults), default=2.0)
+
+
+def tempo(every: float) -> Tempo:
+    """Who polls seldom need not sweep often."""
+    return Tempo(pace=QUICK.pace, lease=max(3.0, every), sweep_every=max(2.0, every))
+
+
 def gone_well(*faults: dict[str, Any], **options: Any) -> None:
-    every = max(PATIENT.get(fault["kind"], 2.0) for fault in faults)
-    with town_of(BOOKS, faults=faults, tempo=QUICK, gemini={"poll_at_most": every}, **options) as (town, library):
+    every = patience(faults)
+    gemini = {"poll_at_most": every}
+    with town_of(BOOKS, faults=faults, tempo=tempo(every), gemini=gemini, **options) as (town, library):
         run = library.run(batch={"poll_interval_seconds": every})
         job = town.play(town.whole_run(run))
         believed = any(fault["kind"] in BELIEVED for fault in faults)

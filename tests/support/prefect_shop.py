@@ -77,7 +77,7 @@ def workflows() -> list[Workflow]:
 app = Penstock(workflows=workflows())
 
 # What a worker serves is registered by nobody else: all tests share one server.
-served = Penstock(workflows=[press])
+served = Penstock(workflows=[chain])
 
 
 async def stage() -> None:

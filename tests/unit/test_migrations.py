@@ -20,6 +20,7 @@ from penstock.engine.call import Fact, Hold, NewCall
 from penstock.engine.errors import SchemaMismatch
 from penstock.engine.model import Event, NewJob
 from penstock.engine.outcome import Move
+from penstock.pipelines.pages import tables as pages_tables
 from penstock.store import migrations
 from penstock.store.migrations.render import HERE, config, render
 from penstock.store.protocol import (
@@ -35,11 +36,12 @@ from penstock.store.protocol import (
     Submit,
     Tidy,
 )
-from penstock.pipelines.pages import tables as _  # noqa: F401 - its tables are of the same metadata
 from penstock.store.schema import metadata
 from penstock.store.sql.postgres import PostgresStore
 from penstock.store.sql.sqlite import SqliteStore
 from tests.support.postgres import PostgresServer
+
+assert pages_tables.metadata is metadata, "a pipeline's tables are described beside the others"
 
 OURS = "relname <> 'alembic_version'"
 

@@ -143,8 +143,8 @@ ALLOWED = {
     "remote": {"remote", "engine", "store.protocol", "outputs", "config.duration"},
     "gemini_local": {"gemini_local", "engine.clock", "engine.errors", "remote.pool"},
     "pipelines": {
-        "pipelines", "engine", "remote", "outputs", "config", "store.protocol", "store.schema", "gemini", "app", "shapes",
-        "times", "gemini_local.readers", "gemini_local.backend", "service",
+        "pipelines", "engine", "remote", "outputs", "config", "store.protocol", "store.schema", "gemini", "app",
+        "shapes", "times", "gemini_local.readers", "gemini_local.backend", "service",
     },
     "service": {
         "service", "engine", "store.protocol", "store.encoding", "config", "app", "builtin", "delivery", "remote",

@@ -108,6 +108,8 @@ async def _start_pages(app: Penstock, file: Path) -> None:
     try:
         told = await start(app, await asyncio.to_thread(load_run, file), actor="prefect")
     except Conflict as error:
+        if error.job is None:
+            raise
         # The file was changed under a run that is alive: that one goes on, and the next has the new configuration.
         log.warning("%s", error)
         return

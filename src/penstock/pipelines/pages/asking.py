@@ -7,6 +7,7 @@ is started.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from pydantic_core import to_json
 from penstock.app import Penstock
 from penstock.engine.audit import Actor, entry, name_of
 from penstock.engine.errors import Conflict, NotFound
-from penstock.engine.model import DEFAULT_TENANT, Job
+from penstock.engine.model import DEFAULT_TENANT, FINAL, Job
 from penstock.pipelines.pages.ledger import ledger_id
 from penstock.pipelines.pages.model import Run, Task
 from penstock.pipelines.pages.prompts.registry import load_prompt
+from penstock.pipelines.pages.walk import check_mark, mark, mark_of
 from penstock.pipelines.pages.wishes import dead_pages, folder_meant
 from penstock.pipelines.pages.workflow import pages
 from penstock.store.protocol import Once, Submitted, Write
@@ -151,23 +153,41 @@ async def _wish(app: Penstock, job: Job, ledger: str, kind: str, detail: dict[st
 async def _open_ledger(app: Penstock, ledger: str, run: Run, tenant: str) -> None:
     await app.engine.write(
         (
-            "INSERT INTO pages_ledgers (id, tenant, output_dir, label_dir, image_dir, job, scope, on_dead,"
+            "INSERT INTO pages_ledgers (id, tenant, output_dir, mark, label_dir, image_dir, job, scope, on_dead,"
             " most_failures, batches, created)"
-            " VALUES (:id, :tenant, :output, :labels, :images, '', '', 'block', 0, 0, :now)"
+            " VALUES (:id, :tenant, :output, :mark, :labels, :images, '', '', 'block', 0, 0, :now)"
             " ON CONFLICT DO NOTHING",
             {
                 "id": ledger,
                 "tenant": tenant,
                 "output": str(run.paths.output_dir),
+                "mark": app.engine.new_id(),
                 "labels": str(run.paths.label_source_dir),
                 "images": str(run.paths.image_source_dir),
                 "now": app.engine.clock.now(),
             },
         )
     )
-    rows = await app.engine.read(("SELECT tenant FROM pages_ledgers WHERE id = :id", {"id": ledger}))
-    if rows[0][0] != tenant:
+    ((owner, ours),) = await app.engine.read(("SELECT tenant, mark FROM pages_ledgers WHERE id = :id", {"id": ledger}))
+    if owner != tenant:
         raise Conflict(f"paths.output_dir: {run.paths.output_dir} is in use by somebody else")
+    await _take_over(app, run.paths.output_dir, ours, tenant)
+    await asyncio.to_thread(check_mark, run.paths.output_dir, ours, 0)
+
+
+async def _take_over(app: Penstock, output_dir: Path, ours: str, tenant: str) -> None:
+    """A folder that was moved here carries the mark of another ledger. Where that is one of ours, and no run of it is
+    alive, the folder gets the mark of this one."""
+    found = await asyncio.to_thread(mark_of, output_dir)
+    rows = await app.engine.read(
+        (
+            "SELECT j.status FROM pages_ledgers l LEFT JOIN jobs j ON j.id = l.job"
+            " WHERE l.mark = :found AND l.mark <> :ours AND l.tenant = :tenant",
+            {"found": found, "ours": ours, "tenant": tenant},
+        )
+    )
+    if rows and rows[0][0] in (None, *FINAL):
+        await asyncio.to_thread(mark, output_dir, ours, anew=True)
 
 
 def _differences(before: Run, after: Run) -> list[str]:

@@ -58,6 +58,7 @@ async def choose(ctx: Context, ledger: Ledger, run: Run, prompt: LoadedPrompt, n
     strikes = await ledger.strikes(list(books))
     changes: dict[str, dict[int, str]] = {}
     flights: list[Flight] = []
+    dead: list[str] = []
     images = await _images(inspected, workspace)
     for found, (image, problem) in zip(inspected, images, strict=True):
         book = books[found.book]
@@ -76,13 +77,16 @@ async def choose(ctx: Context, ledger: Ledger, run: Run, prompt: LoadedPrompt, n
             )
             ledger.strike(Failure(page, found.book, 0, "image", problem), judged, ctx.now())
             ctx.count(pages_dead=1)
-            ctx.log.warning("%s is dead: %s", page.id_string, problem)
+            dead.append(f"{page.id_string} ({problem})")
             letters[found.number] = rules.DEAD
             continue
         letters[found.number] = rules.FLYING
         context = None if found.context is None else found.context.model_dump_json()
         without = _without(book, found.number, run)
         flights.append(Flight(found.book, found.number, page.id_string, number, str(image), context, without))
+    if dead:
+        more = f" and {len(dead) - 3} more" if len(dead) > 3 else ""
+        ctx.log.warning("dead for want of an image: %s%s", ", ".join(dead[:3]), more)
     for name, letters in changes.items():
         book = books[name]
         book.change(letters)

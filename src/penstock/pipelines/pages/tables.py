@@ -18,6 +18,7 @@ ledgers = Table(
     Column("id", _Text, primary_key=True),
     Column("tenant", _Text, nullable=False),
     Column("output_dir", _Text, nullable=False, unique=True),
+    Column("mark", _Text, nullable=False),
     Column("label_dir", _Text, nullable=False),
     Column("image_dir", _Text, nullable=False),
     Column("job", _Text, nullable=False),

@@ -48,9 +48,7 @@ async def begin(task: Task, ctx: Context) -> Task | Again:
         return Again(task, after=5.0)
     load_prompt(task.run.prompt)
     ledger = Ledger(task.ledger, ctx, task.run.execution.on_dead_page)
-    totals = await ledger.totals()
-    await asyncio.to_thread(check_mark, task.run.paths.output_dir, task.ledger, totals.done)
-    await asyncio.to_thread(mark, task.run.paths.output_dir, task.ledger)
+    await _check_outputs(ledger, task)
     await fit(ctx, ledger, task)
     return task
 
@@ -108,9 +106,10 @@ async def _check_outputs(ledger: Ledger, task: Task) -> None:
     """Nothing is written into, and nothing is missed in, a folder that is not the one it was."""
     output_dir = task.run.paths.output_dir
     totals = await ledger.totals()
-    await asyncio.to_thread(check_mark, output_dir, task.ledger, totals.done)
+    ((ours,),) = await ledger.read("SELECT mark FROM pages_ledgers WHERE id = :ledger")
+    await asyncio.to_thread(check_mark, output_dir, ours, totals.done)
     if not totals.done:
-        await asyncio.to_thread(mark, output_dir, task.ledger)
+        await asyncio.to_thread(mark, output_dir, ours)
 
 
 async def _publish(ctx: Context, ledger: Ledger, task: Task) -> None:

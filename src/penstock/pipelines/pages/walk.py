@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.engine.errors import Transient
+from penstock.engine.errors import Conflict, Transient
 from penstock.outputs.files import atomic_write
 
 JUST_NOW = 2_000_000_000
@@ -233,23 +233,32 @@ def _stems(folder: str) -> list[str]:
     return [name[:-5] for name in names if name[-5:] == ".json" and name[0] != "."]
 
 
-def mark(output_dir: Path, ledger: str) -> None:
-    """Leave our mark in the output folder, by which it is known again."""
-    if _mark_of(output_dir) != ledger:
-        atomic_write(output_dir / MARK, f"{ledger}\n".encode())
+def mark(output_dir: Path, ours: str, *, anew: bool = False) -> None:
+    """Leave our mark in the output folder, by which it is known again; `anew`: also in the place of another."""
+    if anew or not mark_of(output_dir):
+        atomic_write(output_dir / MARK, f"{ours}\n".encode())
 
 
-def check_mark(output_dir: Path, ledger: str, done: int) -> None:
+def check_mark(output_dir: Path, ours: str, done: int) -> None:
     """An output folder that lost its mark is another folder (a disk that is not mounted, say): everything that is done
-    would seem to be gone, and be paid for again."""
-    if done and _mark_of(output_dir) != ledger:
+    would seem to be gone, and be paid for again. One with a strange mark belongs to another store, which may have
+    batches for it under way."""
+    found = mark_of(output_dir)
+    if found and found != ours:
+        raise Conflict(
+            f"paths.output_dir: {output_dir} belongs to a run of another store, which may have paid for pages of it"
+            f" already: run it from there (the same folder, --home or --store). If that store is gone for good, remove"
+            f" {output_dir / MARK}; the outputs that are there are adopted"
+        )
+    if done and not found:
         raise Transient(
             f"paths.output_dir: {output_dir} has no mark ({MARK}), though {done} pages were done there: is a disk not"
-            f" mounted? If the outputs were removed on purpose, write {ledger} into {output_dir / MARK}"
+            f" mounted? If the outputs were removed on purpose, write {ours} into {output_dir / MARK}"
         )
 
 
-def _mark_of(output_dir: Path) -> str:
+def mark_of(output_dir: Path) -> str:
+    """Whose the folder is; empty where nobody has left a mark."""
     try:
         return (output_dir / MARK).read_text(errors="replace").strip()
     except FileNotFoundError:

@@ -379,6 +379,7 @@ CREATE TABLE pages_ledgers (
     id TEXT COLLATE "C" NOT NULL,
     tenant TEXT COLLATE "C" NOT NULL,
     output_dir TEXT COLLATE "C" NOT NULL,
+    mark TEXT COLLATE "C" NOT NULL,
     label_dir TEXT COLLATE "C" NOT NULL,
     image_dir TEXT COLLATE "C" NOT NULL,
     job TEXT COLLATE "C" NOT NULL,

@@ -384,6 +384,7 @@ CREATE TABLE pages_ledgers (
     id TEXT NOT NULL,
     tenant TEXT NOT NULL,
     output_dir TEXT NOT NULL,
+    mark TEXT NOT NULL,
     label_dir TEXT NOT NULL,
     image_dir TEXT NOT NULL,
     job TEXT NOT NULL,

@@ -159,6 +159,7 @@ def upgrade() -> None:
         sa.Column("id", TEXT, nullable=False),
         sa.Column("tenant", TEXT, nullable=False),
         sa.Column("output_dir", TEXT, nullable=False),
+        sa.Column("mark", TEXT, nullable=False),
         sa.Column("label_dir", TEXT, nullable=False),
         sa.Column("image_dir", TEXT, nullable=False),
         sa.Column("job", TEXT, nullable=False),
