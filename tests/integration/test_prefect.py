@@ -322,9 +322,13 @@ def test_two_flow_runs_at_once_go_on_with_the_pages_of_one_that_was_killed(shop:
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     assert shelf.library.done() != shelf.library.books
-    both = [shop.start(run_pages, file) for _ in range(2)]
-    assert [shop.ended(each)["state"] for each in both] == ["COMPLETED", "COMPLETED"]
+    changed = str(shelf.write("pages.yaml", execution={"max_retries": 5}))
+    both = [shop.start(run_pages, changed) for _ in range(2)]
+    told = [shop.ended(each) for each in both]
+    assert [each["state"] for each in told] == ["COMPLETED", "COMPLETED"]
     assert shelf.library.done() == shelf.library.books
+    lines = [line["message"] for each in told for line in Shown(shop.server, each["flow run"]).lines("penstock.worker")]
+    assert any("with another configuration (execution.max_retries differ)" in line for line in lines)
     sent = shelf.gemini.journal(operation="create")
     assert len(sent) == 3, "a batch for each page of the longest chain"
 

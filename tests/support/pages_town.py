@@ -375,17 +375,16 @@ class Town:
         self.watched = run.paths.output_dir
         return (await asking.start(self.app, run)).job_id
 
-    async def whole_run(self, run: Run, *, starts: int = 5, within: float = 24 * 3600.0) -> Job:
+    async def whole_run(self, run: Run, *, starts: int = 5, within: float = 6 * 3600.0) -> Job:
         """Start it, and do what the schedule and a patient person would do, until it is over. What will not end by
         itself is mended at last."""
-        async with asyncio.timeout(within):
-            for last in range(starts):
-                if last == starts - 1:
-                    self.faults()
-                job = await self.settled(await self.begun(run))
-                if job.status != "failed":
-                    break
-            return job
+        for last in range(starts):
+            if last == starts - 1:
+                self.faults()
+            job = await self.settled(await self.begun(run), within=within)
+            if job.status != "failed":
+                break
+        return job
 
     async def first_death(self) -> None:
         """Wait until the first process is dead."""
@@ -398,22 +397,24 @@ class Town:
             while not await holds():
                 await asyncio.sleep(0.1)
 
-    async def settled(self, job_id: str) -> Job:
-        """The job once it is final. A call that nobody can decide on is adopted, and given up the second time."""
-        decided: Counter[str] = Counter()
+    async def settled(self, job_id: str, *, within: float = 6 * 3600.0) -> Job:
+        """The job once it is final. Of a call in quarantine a person looks up what Gemini says: one whose batch is over
+        there is given up, any other is waited for."""
+        decided = False
         pause = 0.2
-        while not (job := await self.app.job(job_id)).final:
-            for call in await self.app.calls(state=("quarantined",)):
-                decided[call.id] += 1
-                adopts = call.provider_id is not None and decided[call.id] == 1
-                with suppress(PenstockError):
-                    await self.app.decide_call(call.id, "adopt" if adopts else "discard")
-            if job.status == "paused":
-                if not decided:
-                    return job
-                with suppress(PenstockError):
-                    await self.app.resume(job_id)
-            await asyncio.sleep(pause := min(1.3 * pause, 20.0))
+        async with asyncio.timeout(within):
+            while not (job := await self.app.job(job_id)).final:
+                for call in await self.app.calls(state=("quarantined",)):
+                    live = [f"batches/{batch['id']}" for batch in self.batches() if batch["ended"] is None]
+                    decided = True
+                    with suppress(PenstockError):
+                        await self.app.decide_call(call.id, "adopt" if call.provider_id in live else "discard")
+                if job.status == "paused":
+                    if not decided:
+                        return job
+                    with suppress(PenstockError):
+                        await self.app.resume(job_id)
+                await asyncio.sleep(pause := min(1.3 * pause, 20.0))
         return job
 
     def paid_twice(self) -> list[str]:

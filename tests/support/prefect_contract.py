@@ -68,16 +68,15 @@ async def work(say: Callable[[str], None]) -> None:
     ended = asyncio.Event()
     told = False
     while not ended.is_set():
-        for workflow in app.workflows:
-            if workflow.startswith("contract"):
-                # Each flow run takes the signal for itself while it lasts.
-                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-                if not told:
-                    say("ready")
-                    told = True
-                state = await flow_of(workflow)(workflow, return_state=True)
-                if ended.is_set() or state.is_cancelled():
-                    ended.set()
-                    break
+        for workflow in contract_workflows():
+            # Each flow run takes the signal for itself while it lasts.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+            if not told:
+                say("ready")
+                told = True
+            state = await flow_of(workflow.name)(workflow.name, return_state=True)
+            if ended.is_set() or state.is_cancelled():
+                ended.set()
+                break
     # What Prefect has not sent yet is of no interest, and would take its time.
     os._exit(0)

@@ -72,11 +72,11 @@ def test_no_name_leads_out_of_the_root(tmp_path: Path, name: str) -> None:
     (tmp_path / "root").mkdir()
     (tmp_path / "1849").mkdir()
     (tmp_path / "1849" / "14.jpg").write_bytes(b"x")
-    for page in (
-        PageIdentifier(state=name, school="x", year=1849, page=14),
-        PageIdentifier(state="x", school=name, year=1849, page=14),
-    ):
-        assert find_image(tmp_path / "root", page) is None
+    for state, school in ((name, "x"), ("x", name)):
+        with pytest.raises(ValueError, match="is no name of a folder"):
+            PageIdentifier(state=state, school=school, year=1849, page=14)
+        unchecked = PageIdentifier.model_construct(state=state, school=school, year=1849, page=14, name="")
+        assert find_image(tmp_path / "root", unchecked) is None
 
 
 @pytest.mark.parametrize(("kind", "mime"), [("JPEG", "jpeg"), ("PNG", "png"), ("WEBP", "webp"), ("TIFF", "tiff")])

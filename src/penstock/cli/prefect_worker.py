@@ -45,7 +45,10 @@ def runs_of(names: Iterable[str]) -> dict[Path, Run]:
         file = Path(name).expanduser().absolute()
         if file in runs:
             continue
-        runs[file] = run = load_run(file)
+        try:
+            runs[file] = run = load_run(file)
+        except InvalidConfiguration as error:
+            raise InvalidConfiguration("; ".join(str(error).splitlines())) from error
         try:
             load_prompt(run.prompt)
         except InvalidConfiguration as error:

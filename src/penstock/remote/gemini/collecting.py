@@ -105,6 +105,10 @@ class Collecting:
                     )
                     await in_slices(sorting.read_keys, in_thread)
                     await in_slices(sorting.step, in_thread)
+        if sorting.lines and sorting.rubbish == sorting.lines:
+            # An error page, say: something that is no line of a result cannot end a batch that was paid for.
+            await in_thread((folder / BROUGHT).unlink, True)
+            raise Transient("what was fetched is no result: none of its lines is JSON; it is fetched again")
         if sorting.ends_broken and not brought.proved:
             await in_thread((folder / BROUGHT).unlink, True)
             raise Transient("the result breaks off, and Gemini did not say how long it is: it is fetched again")

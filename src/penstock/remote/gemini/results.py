@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from penstock.engine.call import Usage
 from penstock.remote.gemini.lines import SLICE, decoded, encoded, lines
-from penstock.remote.gemini.rows import OUTCOMES, Kind, Row, read_row
+from penstock.remote.gemini.rows import NO_KEY, OUTCOMES, Kind, Row, read_row
 from penstock.remote.gemini.schema import Schema
 from penstock.remote.prices import Price
 
@@ -51,6 +51,8 @@ class Sorting:
         self.usage = Usage()
         self.charge = 0
         self.ends_broken = False
+        self.lines = 0
+        self.rubbish = 0
 
     def read_keys(self) -> bool:
         """The keys that were asked, in slices; call until it says False, before `step`."""
@@ -78,6 +80,8 @@ class Sorting:
     def _sort(self, line: bytes | None) -> None:
         row = read_row(line, self._kind, self._schema)
         self.ends_broken = row.key is None
+        self.rubbish += row.key is None and row.error != NO_KEY
+        self.lines += 1
         mark = b"" if row.key is None else _mark(row.key)
         if mark not in self._asked:
             self._write(row if row.outcome == "unknown" else replace(row, outcome="unknown", error="not asked"))

@@ -28,6 +28,9 @@ Kind = Literal["generate", "embed"]
 
 NOTHING = Usage()
 
+NO_KEY = "the line has no key"
+"""Said of what is a line of a result otherwise."""
+
 _BLOCKS = frozenset({
     "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR",
     "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION",
@@ -105,7 +108,7 @@ def classify(value: Mapping[str, Any], kind: Kind, schema: Schema | None = None)
     response = value.get("response")
     error = value.get("error") or (value.get("status") if response is None else None)
     if key is None:
-        return Row(None, "unknown", error="the line has no key")
+        return Row(None, "unknown", error=NO_KEY)
     if isinstance(error, Mapping):
         code = error.get("code")
         message = str(error.get("message") or "Gemini gave no reason")[:2000]
