@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextvars import Context, copy_context
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -35,7 +36,8 @@ class PrefectStage:
 
     def __init__(self) -> None:
         self._made: dict[str, UUID] = {}
-        self._sending: list[asyncio.Task[None]] = []
+        self._waiting: dict[str, tuple[Report, Context]] = {}
+        self._sending: asyncio.Task[None] | None = None
 
     async def part(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
         done: list[T] = []
@@ -63,26 +65,31 @@ class PrefectStage:
         return done[0] if called else await work()
 
     async def show(self, report: Report) -> None:
-        self._sending = [task for task in self._sending if not task.done()]
-        if len(self._sending) >= MOST_WAITING:
+        """What waits is overtaken by what is newer: an API that is slow falls behind by one of each key."""
+        before = self._waiting.pop(report.key, None)
+        if before is None and len(self._waiting) >= MOST_WAITING:
             log.warning("Prefect does not keep up: the report %r is left out", report.key)
             return
-        before = self._sending[-1] if self._sending else None
-        self._sending.append(asyncio.create_task(self._send(report, before), name=f"penstock-report-{report.key}"))
+        # An artifact belongs to the task run within which it was shown.
+        self._waiting[report.key] = (report if before is None else _together(before[0], report), copy_context())
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send(), name="penstock-reports")
 
     async def close(self) -> None:
         """Wait for what is on its way, within reason."""
-        if not self._sending:
+        if self._sending is None:
             return
-        _, late = await asyncio.wait(self._sending, timeout=LAST_WAIT)
-        for sending in late:
-            sending.cancel()
-        if late:
-            log.warning("%d reports did not reach Prefect in time", len(late))
+        await asyncio.wait([self._sending], timeout=LAST_WAIT)
+        if not self._sending.done():
+            self._sending.cancel()
+            log.warning("%d reports did not reach Prefect in time", len(self._waiting) + 1)
 
-    async def _send(self, report: Report, before: asyncio.Task[None] | None) -> None:
-        if before is not None:
-            await asyncio.wait([before])
+    async def _send(self) -> None:
+        while self._waiting:
+            report, context = self._waiting.pop(next(iter(self._waiting)))
+            await asyncio.create_task(self._put_all(report), context=context)
+
+    async def _put_all(self, report: Report) -> None:
         try:
             for artifact in _artifacts_of(report):
                 await self._put(artifact)
@@ -98,6 +105,17 @@ class PrefectStage:
                 await client.update_artifact(self._made[key], update)
             else:
                 self._made[key] = (await artifact.acreate(client)).id
+
+
+def _together(before: Report, after: Report) -> Report:
+    """What the later one does not say, the earlier one does."""
+    return Report(
+        key=after.key,
+        title=after.title,
+        text=after.text or before.text,
+        table=before.table if after.table is None else after.table,
+        progress=before.progress if after.progress is None else after.progress,
+    )
 
 
 def _artifacts_of(report: Report) -> Iterator[Artifact]:
