@@ -28,7 +28,7 @@ from penstock.store.protocol import Once, Submitted, Write
 
 _LONGEST_KEY = 500
 
-LAST_LOOK = 2.0
+LAST_LOOK = 30.0
 """Seconds that a wish waits for the tick that is running: one that ends the run does so right after it looked."""
 
 
@@ -153,9 +153,9 @@ async def _wish(app: Penstock, job: Job, ledger: str, kind: str, detail: dict[st
 async def _open_ledger(app: Penstock, ledger: str, run: Run, tenant: str) -> None:
     await app.engine.write(
         (
-            "INSERT INTO pages_ledgers (id, tenant, output_dir, mark, label_dir, image_dir, job, scope, on_dead,"
-            " most_failures, batches, created)"
-            " VALUES (:id, :tenant, :output, :mark, :labels, :images, '', '', 'block', 0, 0, :now)"
+            "INSERT INTO pages_ledgers (id, tenant, output_dir, mark, label_dir, image_dir, job, scope, schema,"
+            " on_dead, most_failures, batches, created)"
+            " VALUES (:id, :tenant, :output, :mark, :labels, :images, '', '', '', 'block', 0, 0, :now)"
             " ON CONFLICT DO NOTHING",
             {
                 "id": ledger,

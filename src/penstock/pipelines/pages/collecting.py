@@ -20,9 +20,16 @@ from penstock.engine.context import Context
 from penstock.engine.errors import Transient
 from penstock.gemini import Row, lost_file, rows_in
 from penstock.pipelines.pages import outputs, rules
-from penstock.pipelines.pages.ledger import BatchRow, Book, Failure, Flight, Ledger
+from penstock.pipelines.pages.ledger import LONGEST_KEPT, BatchRow, Book, Failure, Flight, Ledger
 from penstock.pipelines.pages.model import BatchResult, PageIdentifier, Run
 from penstock.pipelines.pages.prompts.registry import LoadedPrompt
+from penstock.pipelines.pages.walk import UNKNOWN
+from penstock.remote.gemini.lines import decoded
+
+KEPT_WHOLE, KEPT_BRIEF = 200, 2000
+"""Of so many failed pages of a batch the answer is kept whole; of the others so many characters."""
+
+WAIT_FOR_RESULTS = 7 * 86_400.0
 
 UNBLAMED = frozenset({"discarded", "absent", "lost"})
 """Ends of a batch's call that say nothing about its pages."""
@@ -47,8 +54,15 @@ class _Landing:
     failed: int = 0
     dead: int = 0
 
+    def spelling(self, flight: Flight) -> str:
+        """How the page's files spell it now; its label may have been renamed while it was in flight."""
+        book = self.books.get(flight.book)
+        if book is not None and book.numbering.place(flight.number) is not None:
+            return book.numbering.name(flight.number)
+        return PageIdentifier.parse(flight.key).spelling
+
     def succeed(self, flight: Flight, hidden: str) -> None:
-        self.ledger.stage(flight.book, PageIdentifier.parse(flight.key).spelling, hidden)
+        self.ledger.stage(flight.book, self.spelling(flight), hidden)
         self.ledger.clear(flight.book, flight.number)
         self.changes.setdefault(flight.book, {})[flight.number] = rules.DONE
         self.ok += 1
@@ -63,10 +77,12 @@ class _Landing:
             batch_failures_free=execution.batch_failures_free,
         )
         page = PageIdentifier.parse(flight.key)
-        parsed = None if row is None or row.parsed is None else json.dumps(row.parsed, ensure_ascii=False)
-        failure = Failure(
-            page, flight.book, self.batch.number, kind, message, None if row is None else row.text, parsed
-        )
+        raw = parsed = None
+        if row is not None:
+            most = LONGEST_KEPT if self.failed < KEPT_WHOLE else KEPT_BRIEF
+            raw = None if row.text is None else row.text[:most]
+            parsed = None if row.parsed is None else json.dumps(row.parsed, ensure_ascii=False)[:most]
+        failure = Failure(page, flight.book, self.batch.number, kind, message, raw, parsed)
         self.ledger.strike(failure, judged, self.ctx.now())
         self.changes.setdefault(flight.book, {})[flight.number] = rules.DEAD if judged.dead else rules.WORK
         self.failed += 1
@@ -74,16 +90,20 @@ class _Landing:
         self.kinds[kind] += 1
         self.errors.append(f"{flight.key}: {kind}: {message}")
 
-    def free(self, flight: Flight) -> None:
+    def free(self, flight: Flight, why: str) -> None:
         """Work again, and nothing is held against it."""
         self.changes.setdefault(flight.book, {})[flight.number] = rules.WORK
         self.failed += 1
+        self.errors.append(f"{flight.key}: free again: {why}")
 
     def land(self) -> BatchResult:
         for name, letters in self.changes.items():
             book = self.books.get(name)
             if book is not None:
                 book.change(letters)
+                if rules.WORK in letters.values() or rules.DEAD in letters.values():
+                    # Somebody may have put an output there while the page was in flight.
+                    book.output_seen = UNKNOWN
                 self.ledger.put(book)
         self.ledger.end_batch(
             self.batch.number,
@@ -124,8 +144,7 @@ async def collect(
         await _answers(landing, prompt)
     elif call.state in UNBLAMED or call.unwanted:
         for flight in rows:
-            landing.free(flight)
-        landing.errors.append(f"the batch was {call.state}; its pages are free again")
+            landing.free(flight, f"the batch was {call.state}")
     else:
         for flight in rows:
             landing.fail(flight, "batch", f"the whole batch {call.state}: {call.error or 'Gemini gave no reason'}")
@@ -136,7 +155,8 @@ async def _answers(landing: _Landing, prompt: LoadedPrompt) -> None:
     call = landing.call
     path = landing.ctx.folder_of(call) / call.result["file"]
     if not await asyncio.to_thread(path.exists):
-        raise Transient(f"the results of {call.key} are not in {path.parent}: were they fetched in another home?")
+        _without_results(landing, path)
+        return
     contested = await _contested(path) if call.result.get("conflicts") else frozenset[str]()
     left = dict(landing.flights)
     finished: list[tuple[Flight, str, bytes]] = []
@@ -151,16 +171,31 @@ async def _answers(landing: _Landing, prompt: LoadedPrompt) -> None:
             landing.fail(flight, "duplicate", "the batch has two answers for this page that differ", row)
             continue
         data, kind, message = judged_answer(row, prompt)
+        if kind is None and (landing.batch.prompt, landing.batch.version) != (prompt.name, prompt.version):
+            # Asked for with another prompt, by a run before this one.
+            wrong = prompt.validate(data)
+            kind, message = ("schema", wrong) if wrong is not None else (None, "")
         if kind is not None:
             landing.fail(flight, kind, message, row)
             continue
-        hidden = outputs.staged_name(PageIdentifier.parse(flight.key).spelling, _claim(landing))
+        hidden = outputs.staged_name(landing.spelling(flight), _claim(landing))
         finished.append((flight, hidden, outputs.written(data, _provenance(landing, flight, prompt))))
         if len(finished) >= 200:
             await _stage(landing, finished)
     await _stage(landing, finished)
     for flight in left.values():
         landing.fail(flight, "missing", "asked, and not in the batch's result")
+
+
+def _without_results(landing: _Landing, path: Path) -> None:
+    """Paid for, and gone from the disk. In another home they may still be, so it is waited for a while."""
+    since = landing.call.finished or landing.batch.created
+    if not path.parent.exists() and landing.ctx.now() - since < WAIT_FOR_RESULTS:
+        raise Transient(
+            f"the results of {landing.call.key} are not in {path.parent}: were they fetched in another home?"
+        )
+    for flight in landing.flights.values():
+        landing.fail(flight, "batch", f"the results of the batch are gone from {path.parent}")
 
 
 def judged_answer(row: Row, prompt: LoadedPrompt) -> tuple[Any, rules.FailureType | None, str]:
@@ -180,9 +215,8 @@ def judged_answer(row: Row, prompt: LoadedPrompt) -> tuple[Any, rules.FailureTyp
 def _mended(row: Row, prompt: LoadedPrompt, message: str) -> tuple[Any, rules.FailureType | None, str]:
     """Models like to put a fence around their JSON, and a word or two before it."""
     fenced = _fenced(row.text or "")
-    try:
-        data = json.loads(row.text or "" if fenced is None else fenced)
-    except (ValueError, RecursionError):
+    data, damage = decoded((row.text or "" if fenced is None else fenced).encode("utf-8", "replace"))
+    if damage is not None:
         return None, "invalid_json", message
     wrong = prompt.validate(data)
     return (data, None, "") if wrong is None and fenced is not None else (None, "schema", wrong or message)

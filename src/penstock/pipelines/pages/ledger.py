@@ -123,6 +123,24 @@ def called(number: int) -> str:
     return f"batch-{number:06d}"
 
 
+class Apart:
+    """What is written here joins a commit only when it is complete."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._written: list[Any] = []
+
+    async def read(self, statement: Any) -> list[tuple[Any, ...]]:
+        return await self._desk.read(statement)
+
+    def write(self, statement: Any) -> None:
+        self._written.append(statement)
+
+    def hand_over(self) -> None:
+        for statement in self._written:
+            self._desk.write(statement)
+
+
 @dataclass(slots=True)
 class Ledger:
     id: str
@@ -213,6 +231,17 @@ class Ledger:
         )
         return {row[0]: _book(row) for row in rows}
 
+    def doubt_outputs(self, prefix: str = "") -> None:
+        """Outputs that count as done are to be held against the schema again."""
+        below = f"{prefix}/"
+        where = "" if not prefix else " AND (book = :prefix OR substr(book, 1, :long) = :below)"
+        named = {} if not prefix else {"prefix": prefix, "below": below, "long": len(below)}
+        self.write(
+            "UPDATE pages_books SET states = replace(states, 'd', '?'), found = done"
+            f" WHERE ledger = :ledger AND done > 0{where}",
+            **named,
+        )
+
     async def books_with(self, column: str, most: int) -> list[Book]:
         """Some books of which some pages are `dead`, `found` or `flying`."""
         assert column in ("dead", "found", "flying")
@@ -259,13 +288,15 @@ class Ledger:
             start += count
 
     async def change(self, pages: Sequence[Sequence[Any]], letter: str, *, only: str | None = None) -> None:
-        """The same new state for (book, number), wherever they are; with `only`, for those that are in this state."""
+        """The same new state for (book, number), wherever they are; with `only`, for those that are in this state.
+        Their outputs are looked for again: one may have been put there while nobody looked."""
         numbers: dict[str, list[int]] = {}
         for book, number in pages:
             numbers.setdefault(book, []).append(number)
         for name, known in (await self.books(list(numbers))).items():
             now = {number: rules.state_of(known.numbering, known.states, number) for number in numbers[name]}
             known.change({number: letter for number, state in now.items() if only in (None, state)})
+            known.output_seen = UNKNOWN
             self.put(known)
 
     def drop_books(self, books: Iterable[str]) -> None:

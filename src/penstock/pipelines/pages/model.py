@@ -50,7 +50,7 @@ class PageIdentifier(BaseModel):
     @property
     def id_string(self) -> str:
         """`state:school:year:page`, with a `:` or `%` within a name escaped so that it can be read back."""
-        return f"{_escaped(self.state)}:{_escaped(self.school)}:{self.year}:{self.spelling}"
+        return f"{escaped(self.state)}:{escaped(self.school)}:{self.year}:{self.spelling}"
 
     @classmethod
     def parse(cls, key: str) -> PageIdentifier:
@@ -69,7 +69,8 @@ class PageIdentifier(BaseModel):
         return Path(self.state) / self.school / str(self.year)
 
 
-def _escaped(name: str) -> str:
+def escaped(name: str) -> str:
+    """A name as it stands in a key."""
     return name.replace("%", "%25").replace(":", "%3A")
 
 

@@ -6,8 +6,11 @@ an old content back, and a crash between commit and move is mended by the next t
 
 from __future__ import annotations
 
+import json
 import os
+import stat
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +51,17 @@ def stage(output_dir: Path, files: Sequence[tuple[str, str, bytes]]) -> None:
         sync_folder(folder)
 
 
-def publish(output_dir: Path, staged: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
-    """Give (book, name, hidden name) their own names. Answers with those of which neither file is there."""
-    lost: list[tuple[str, str]] = []
+@dataclass(slots=True)
+class Published:
+    """Outputs of which no file is left, and those whose name is taken by something that is no file."""
+
+    lost: list[tuple[str, str]] = field(default_factory=list)
+    refused: list[tuple[str, str]] = field(default_factory=list)
+
+
+def publish(output_dir: Path, staged: Iterable[tuple[str, str, str]], claim: tuple[str, int]) -> Published:
+    """Give (book, name, hidden name) their own names, for whoever holds this claim."""
+    done = Published()
     by_folder: dict[Path, list[tuple[str, str, str]]] = {}
     for row in staged:
         by_folder.setdefault(output_dir / row[0], []).append(row)
@@ -63,18 +74,45 @@ def publish(output_dir: Path, staged: Iterable[tuple[str, str, str]]) -> list[tu
                 except FileNotFoundError:
                     # Moved before the crash; or somebody removed both.
                     if not public.exists():
-                        lost.append((book, name))
+                        done.lost.append((book, name))
+                except IsADirectoryError:
+                    (folder / hidden).unlink(missing_ok=True)
+                    done.refused.append((book, name))
             if folder.exists():
                 sync_folder(folder)
-                _drop_leftovers(folder, {name for _, name, _ in rows})
+                _drop_leftovers(folder, {name for _, name, _ in rows}, claim)
         except OSError as error:
             raise Transient(f"outputs in {folder} cannot be published: {error.strerror}") from error
-    return lost
+    return done
 
 
-def _drop_leftovers(folder: Path, names: set[str]) -> None:
-    """What workers wrote that died before their commit."""
+def _drop_leftovers(folder: Path, names: set[str], claim: tuple[str, int]) -> None:
+    """What was written under earlier claims, whose workers died before their commit. What is newer belongs to somebody
+    who has taken over from us."""
     for entry in folder.iterdir():
         hidden = entry.name
-        if hidden.endswith(SUFFIX) and hidden.startswith(".") and hidden[1:].split(".json.", 1)[0] in names:
+        if not hidden.startswith(".") or not hidden.endswith(SUFFIX):
+            continue
+        name, _, written = hidden[1 : -len(SUFFIX)].partition(".json.")
+        job, _, rest = written.partition("-")
+        epoch = rest.partition("-")[0]
+        if name in names and epoch.isdigit() and (job, int(epoch)) < claim:
             entry.unlink(missing_ok=True)
+
+
+LARGEST = 50_000_000
+"""Bytes of an output that are read; what a page says is a thousandth of that."""
+
+
+def read(path: Path) -> Any:
+    """The JSON of an output file. `ValueError` for what is none, whatever stands there; never waits for a pipe."""
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode):
+        raise NoFile(f"{path.name} is no file")
+    if about.st_size > LARGEST:
+        raise ValueError(f"{path.name} has {about.st_size} bytes, which is no page")
+    return json.loads(path.read_bytes())
+
+
+class NoFile(ValueError):
+    """Something else than a file stands where an output should be."""

@@ -268,7 +268,7 @@ def tally(states: str) -> Tally:
 
 FailureType = Literal[
     "api_error", "blocked", "truncated", "invalid_json", "schema", "missing", "duplicate", "unknown", "batch",
-    "file_lost", "image",
+    "file_lost", "image", "output",
 ]  # fmt: skip
 
 MOST_LOST_FILES = 3
@@ -295,8 +295,9 @@ class Judged:
 
 def judge(strikes: Strikes, kind: FailureType, *, most_failures: int, batch_failures_free: int) -> Judged:
     """One failed attempt. A lost upload is not the page's fault, and neither is a batch that failed whole, a few
-    times; a page without an image can never work."""
-    if kind == "image":
+    times; a page without an image, or without
+    a place for its output, can never work."""
+    if kind in ("image", "output"):
         return Judged(strikes, counted=False, dead=True)
     files = strikes.file_failures + (kind == "file_lost")
     batches = strikes.batch_failures + (kind == "batch")

@@ -20,6 +20,7 @@ from penstock.pipelines.pages.images import UnreadableImage, find_image, image_m
 from penstock.pipelines.pages.ledger import BatchRow as Batch
 from penstock.pipelines.pages.ledger import Book, Failure, Flight, Ledger
 from penstock.pipelines.pages.model import PageIdentifier, Run
+from penstock.pipelines.pages.outputs import read
 from penstock.pipelines.pages.prompts.context import PageContext, context_of, split_provenance
 from penstock.pipelines.pages.prompts.registry import LoadedPrompt
 from penstock.remote.gemini.requests import mime_of
@@ -59,6 +60,8 @@ async def choose(ctx: Context, ledger: Ledger, run: Run, prompt: LoadedPrompt, n
     changes: dict[str, dict[int, str]] = {}
     flights: list[Flight] = []
     dead: list[str] = []
+    if all(found.image is None for found in inspected):
+        await asyncio.to_thread(_check_images, run.paths.image_source_dir)
     images = await _images(inspected, workspace)
     for found, (image, problem) in zip(inspected, images, strict=True):
         book = books[found.book]
@@ -151,7 +154,7 @@ def _inspect(run: Run, books: dict[str, Book], wanted: Sequence[tuple[str, int]]
         if before is not None and rules.state_of(book.numbering, book.states, before) in (rules.DONE, rules.FOUND):
             output = run.paths.output_dir / name / f"{book.numbering.name(before)}.json"
             try:
-                context = context_of(split_provenance(json.loads(output.read_bytes()))[0])
+                context = context_of(split_provenance(read(output))[0])
             except (FileNotFoundError, ValueError, RecursionError):
                 unread = True
             except OSError as error:
@@ -164,7 +167,19 @@ def _inspect(run: Run, books: dict[str, Book], wanted: Sequence[tuple[str, int]]
 async def _images(inspected: Sequence[_Inspected], workspace: Path) -> list[tuple[Path | None, str]]:
     """What is sent for each page, or why nothing can be. Processes are started only for what must be converted."""
     async with ProcessPool(workers=2) as pool:
-        return [await _usable(found, workspace, pool) for found in inspected]
+        return list(await asyncio.gather(*(_usable(found, workspace, pool) for found in inspected)))
+
+
+def _check_images(folder: Path) -> None:
+    """One page without an image is dead; a folder without any is a disk that is away."""
+    try:
+        empty = not any(folder.iterdir())
+    except OSError as error:
+        raise Transient(
+            f"paths.image_source_dir: {folder} cannot be read ({error.strerror}): is a disk not mounted?"
+        ) from error
+    if empty:
+        raise Transient(f"paths.image_source_dir: {folder} is empty: is a disk not mounted?")
 
 
 async def _usable(found: _Inspected, workspace: Path, pool: ProcessPool) -> tuple[Path | None, str]:

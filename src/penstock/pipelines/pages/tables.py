@@ -23,6 +23,7 @@ ledgers = Table(
     Column("image_dir", _Text, nullable=False),
     Column("job", _Text, nullable=False),
     Column("scope", _Text, nullable=False),
+    Column("schema", _Text, nullable=False),
     Column("on_dead", _Text, nullable=False),
     Column("most_failures", Integer, nullable=False),
     Column("batches", Integer, nullable=False),

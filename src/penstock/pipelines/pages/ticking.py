@@ -9,9 +9,9 @@ the ledger has one row for it in flight.
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ from penstock.engine.outcome import Again
 from penstock.engine.staging import Report
 from penstock.pipelines.pages import outputs, rules
 from penstock.pipelines.pages.collecting import collect, rows_of, summary
-from penstock.pipelines.pages.ledger import BatchRow, Book, Ledger, Totals, called
+from penstock.pipelines.pages.images import image_problem
+from penstock.pipelines.pages.ledger import Apart, BatchRow, Book, Failure, Ledger, Totals, called
 from penstock.pipelines.pages.model import Run, Task
 from penstock.pipelines.pages.prompts.context import split_provenance
 from penstock.pipelines.pages.prompts.registry import LoadedPrompt, load_prompt
@@ -37,6 +38,10 @@ BOOKS_AT_ONCE = 500
 FOUND_AT_ONCE = 50
 """Books of which found outputs are looked at between two commits."""
 
+NOT_FORGOTTEN = 30 * 86_400.0
+"""Seconds for which a batch that was sent is not believed to be gone, whatever the store says: Gemini keeps none longer
+than two days."""
+
 PATIENCE_WHEN_CANCELED = 600.0
 """Seconds that a canceled run waits for Gemini to say what became of its batches. What comes later is taken in by the
 next run."""
@@ -46,10 +51,10 @@ async def begin(task: Task, ctx: Context) -> Task | Again:
     """Take the lock of the output folder, and make the ledger fit this run's configuration."""
     if not await ctx.lock(f"pages:{task.ledger}"):
         return Again(task, after=5.0)
-    load_prompt(task.run.prompt)
+    prompt = await asyncio.to_thread(load_prompt, task.run.prompt)
     ledger = Ledger(task.ledger, ctx, task.run.execution.on_dead_page)
     await _check_outputs(ledger, task)
-    await fit(ctx, ledger, task)
+    await fit(ctx, ledger, task, prompt)
     return task
 
 
@@ -61,22 +66,26 @@ async def tick(task: Task, ctx: Context) -> Again | dict[str, Any]:
     await _check_outputs(ledger, task)
     await _publish(ctx, ledger, task)
     await grant(ctx, ledger, task)
+    problems: list[Transient] = []
+    live = await _service(ctx, ledger, task, prompt, problems)
+    await _publish(ctx, ledger, task)
+    # After what came home: an output that was put there meanwhile is seen before its page is sent again.
     await _index(ctx, ledger, task)
     await _verify(ctx, ledger, task, prompt)
-    live = await _service(ctx, ledger, task, prompt)
-    await _publish(ctx, ledger, task)
     if not run.execution.dry_run:
         live = await _filled(ctx, ledger, task, prompt, live)
     totals = await ledger.totals()
     await _show_progress(ctx, totals, len(live))
+    if problems:
+        raise problems[0]
     if ctx.halted:
         return Again(task)
+    await asyncio.to_thread(_drop_scratch, ctx.scratch, bool(totals.flying))
     active = await ledger.active()
     if active or totals.found or (totals.ready and not run.execution.dry_run):
         return Again(task, after=run.batch.poll_interval_seconds if active else 1.0, until=_under_way(live))
     if await ledger.staged() or await ledger.wishes():
         return Again(task)
-    await asyncio.to_thread(shutil.rmtree, ctx.scratch, ignore_errors=True)
     return _result(totals)
 
 
@@ -90,8 +99,11 @@ async def stop(task: Task, ctx: Context) -> Again | None:
     prompt = await asyncio.to_thread(load_prompt, task.run.prompt)
     await _check_outputs(ledger, waiting)
     await _publish(ctx, ledger, waiting)
-    live = await _service(ctx, ledger, waiting, prompt, ending=True)
+    problems: list[Transient] = []
+    live = await _service(ctx, ledger, waiting, prompt, problems, ending=True)
     await _publish(ctx, ledger, waiting)
+    if problems and ctx.now() - since < PATIENCE_WHEN_CANCELED:
+        raise problems[0]
     if live and ctx.now() - since < PATIENCE_WHEN_CANCELED:
         return Again(waiting, after=min(5.0, task.run.batch.poll_interval_seconds), until=_under_way(live))
     return None
@@ -100,6 +112,12 @@ async def stop(task: Task, ctx: Context) -> Again | None:
 def _under_way(live: Sequence[Call]) -> list[Call]:
     """One that waits for a person would let the job go on at once, and again and again."""
     return [call for call in live if call.state not in RESTING]
+
+
+def _drop_scratch(folder: Path, needed: bool) -> None:
+    """Images that were made readable, once no page in flight needs one."""
+    if not needed:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _check_outputs(ledger: Ledger, task: Task) -> None:
@@ -117,13 +135,30 @@ async def _publish(ctx: Context, ledger: Ledger, task: Task) -> None:
     staged = await ledger.staged()
     if not staged:
         return
-    lost = await asyncio.to_thread(outputs.publish, task.run.paths.output_dir, staged)
+    claim = (ctx.job.id, ctx.epoch)
+    published = await asyncio.to_thread(outputs.publish, task.run.paths.output_dir, staged, claim)
     for book, name, _ in staged:
         ledger.unstage(book, name)
-    if lost:
+    if lost := published.lost:
+        await _check_outputs(ledger, task)
         ctx.log.warning("%d outputs were removed before they had their names: their pages are work again", len(lost))
         await ledger.change([(book, int(name)) for book, name in lost], rules.WORK)
+    if published.refused:
+        await _bury(ctx, ledger, [(book, int(name)) for book, name in published.refused])
     await ctx.checkpoint(task)
+
+
+async def _bury(ctx: Context, ledger: Ledger, pages: Sequence[tuple[str, int]]) -> None:
+    """Pages whose output has no place to be: a folder stands where the file should."""
+    books = await ledger.books([name for name, _ in pages])
+    pages = [(name, number) for name, number in pages if name in books]
+    for name, number in pages:
+        message = f"{name}/{books[name].numbering.name(number)}.json is no file: remove what stands there, then retry"
+        judged = rules.judge(rules.Strikes(), "output", most_failures=1, batch_failures_free=0)
+        ledger.strike(Failure(books[name].page(number), name, 0, "output", message), judged, ctx.now())
+        ctx.log.warning("%s", message)
+    ctx.count(pages_dead=len(pages))
+    await ledger.change(pages, rules.DEAD)
 
 
 async def _index(ctx: Context, ledger: Ledger, task: Task) -> None:
@@ -142,7 +177,9 @@ async def _index(ctx: Context, ledger: Ledger, task: Task) -> None:
     while sightings := await asyncio.to_thread(walk.step, BOOKS_AT_ONCE):
         await ledger.take_in(sightings)
         seen += len(sightings)
-        ctx.progress(totals.done, totals.pages or None, f"looking at {seen} books")
+        ctx.progress(totals.done, totals.pages or None, f"looking at the folders, {seen} so far")
+        # A disk that went away meanwhile looks like outputs that were removed.
+        await _check_outputs(ledger, task)
         await ctx.checkpoint(task)
         if ctx.halted:
             return
@@ -161,7 +198,7 @@ async def _verify(ctx: Context, ledger: Ledger, task: Task, prompt: LoadedPrompt
     against their pages any more. With one that does not, a page is what it would be without."""
     while books := {book.book: book for book in await ledger.books_with("found", FOUND_AT_ONCE)}:
         dead = await ledger.dead_among(list(books))
-        wrong = await asyncio.to_thread(_judge_found, task.run, list(books.values()), prompt, dead)
+        wrong, unplaced = await asyncio.to_thread(_judge_found, task.run, list(books.values()), prompt, dead)
         for page, why in wrong:
             ctx.log.warning("the output of %s is not valid, so it does not count: %s", page, why)
         for book in books.values():
@@ -169,15 +206,21 @@ async def _verify(ctx: Context, ledger: Ledger, task: Task, prompt: LoadedPrompt
         for name, number in await ledger.strikes(list(books)):
             if rules.state_of(books[name].numbering, books[name].states, number) == rules.DONE:
                 ledger.clear(name, number)
+        await _check_outputs(ledger, task)
         await ctx.checkpoint(task)
+        if unplaced:
+            await _bury(ctx, ledger, unplaced)
+            await ctx.checkpoint(task)
         if ctx.halted:
             return
 
 
 def _judge_found(
     run: Run, books: Sequence[Book], prompt: LoadedPrompt, dead: frozenset[tuple[str, int]]
-) -> list[tuple[str, str]]:
-    wrong = []
+) -> tuple[list[tuple[str, str]], list[tuple[str, int]]]:
+    """What is not valid and why, and pages where something else than a file stands in the place of the output."""
+    wrong: list[tuple[str, str]] = []
+    unplaced: list[tuple[str, int]] = []
     for book in books:
         changes: dict[int, str] = {}
         for number in book.numbering:
@@ -185,7 +228,13 @@ def _judge_found(
                 continue
             path = run.paths.output_dir / book.book / f"{book.numbering.name(number)}.json"
             try:
-                why = prompt.validate(split_provenance(json.loads(path.read_bytes()))[0])
+                why = prompt.validate(split_provenance(outputs.read(path))[0])
+            except outputs.NoFile:
+                buried = (book.book, number) in dead
+                changes[number] = rules.DEAD if buried else rules.WORK
+                if not buried:
+                    unplaced.append((book.book, number))
+                continue
             except (FileNotFoundError, ValueError, RecursionError) as error:
                 why = str(error)
             except OSError as error:
@@ -195,20 +244,29 @@ def _judge_found(
             if why is not None:
                 wrong.append((book.page(number).id_string, why))
         book.change(changes)
-    return wrong
+    return wrong, unplaced
 
 
 async def _service(
-    ctx: Context, ledger: Ledger, task: Task, prompt: LoadedPrompt, *, ending: bool = False
+    ctx: Context,
+    ledger: Ledger,
+    task: Task,
+    prompt: LoadedPrompt,
+    problems: list[Transient],
+    *,
+    ending: bool = False,
 ) -> list[Call]:
-    """Every active batch once: those that have ended are taken in, one commit each. Answers with the others."""
+    """Every active batch once: those that have ended are taken in, one commit each, and one that cannot be holds up no
+    other. Answers with those that have not ended."""
     active = await ledger.active()
     if not active:
         return []
     states = await ctx.part("wait_for_batch_completion", partial(_look, ctx, active))
     live: list[Call] = []
     for batch, call in states:
-        if call is None or call.state in REPEATED or call.state == "unsent":
+        if call is None and batch.call is not None and ctx.now() - batch.created < NOT_FORGOTTEN:
+            problems.append(Transient(f"batch {batch.number} was sent as call {batch.call}, which is not in the store"))
+        elif call is None or call.state in REPEATED or call.state == "unsent":
             if ending or batch.job != ctx.job.id:
                 await _free(ctx, ledger, task, batch)
             elif batch.state == "submitted":
@@ -218,7 +276,11 @@ async def _service(
                 )
                 await ctx.checkpoint(task)
         elif call.ended:
-            await ctx.part("process_batch_results", partial(_take_in, ctx, ledger, task, prompt, batch, call))
+            try:
+                await ctx.part("process_batch_results", partial(_take_in, ctx, ledger, task, prompt, batch, call))
+            except Transient as error:
+                ctx.log.warning("batch %d cannot be taken in: %s", batch.number, error)
+                problems.append(error)
         else:
             if batch.call != call.id:
                 _note_sent(ctx, ledger, batch, call)
@@ -228,14 +290,23 @@ async def _service(
 
 
 async def _look(ctx: Context, active: Sequence[BatchRow]) -> list[tuple[BatchRow, Call | None]]:
-    """The calls of batches, by their keys: a retried run has taken over those of the run before."""
-    found = []
+    """The calls of batches, by their keys, whichever run on this folder holds them: a retried run takes over those of
+    the run before it."""
+    keys = {f"k{batch.number}": called(batch.number) for batch in active}
+    job = ctx.job
+    rows = await ctx.read(
+        (
+            "SELECT c.key, c.job FROM jobs j JOIN calls c ON c.job = j.id WHERE j.tenant = :tenant"
+            f" AND j.workflow = :workflow AND j.key = :key AND c.key IN ({', '.join(f':{name}' for name in keys)})"
+            " ORDER BY c.attempt",
+            {**keys, "tenant": job.tenant, "workflow": job.workflow, "key": job.key},
+        )
+    )
+    holders = dict(rows)
+    found: list[tuple[BatchRow, Call | None]] = []
     for batch in active:
         key = called(batch.number)
-        call = await ctx.known_call(key)
-        if call is None and batch.job != ctx.job.id:
-            call = await ctx.known_call(key, job=batch.job)
-        found.append((batch, call))
+        found.append((batch, await ctx.known_call(key, job=holders[key]) if key in holders else None))
     return found
 
 
@@ -253,8 +324,10 @@ async def _take_in(
     ctx: Context, ledger: Ledger, task: Task, prompt: LoadedPrompt, batch: BatchRow, call: Call
 ) -> dict[str, Any]:
     flights = await ledger.flights(batch.number)
+    apart = Apart(ctx)
+    result = await collect(ctx, replace(ledger, desk=apart), task.run, prompt, batch, call)
+    apart.hand_over()
     _note_sent(ctx, ledger, batch, call)
-    result = await collect(ctx, ledger, task.run, prompt, batch, call)
     await ctx.checkpoint(task)
     ctx.log.info(
         "batch %d: %d of %d pages done, %d failed",
@@ -314,6 +387,7 @@ async def _plan(ctx: Context, ledger: Ledger, task: Task, prompt: LoadedPrompt) 
         chosen = await choose(ctx, ledger, task.run, prompt, last + 1, ctx.scratch)
         if not chosen.changed:
             return None
+        await _check_outputs(ledger, task)
         await ctx.checkpoint(task)
         if chosen.pages:
             return chosen.pages
@@ -328,11 +402,11 @@ async def _send(ctx: Context, ledger: Ledger, task: Task, prompt: LoadedPrompt, 
         call = await ctx.call("gemini.batch", called(batch.number), request)
     except InvalidRequest as error:
         # An image went away since it was looked at: choosing again finds out which.
-        missing = await asyncio.to_thread(lambda: [flight for flight in flights if not _is_there(flight.image)])
-        if not missing:
+        spoiled = await asyncio.to_thread(lambda: [flight for flight in flights if image_problem(Path(flight.image))])
+        if not spoiled:
             raise Permanent(f"batch {batch.number} is refused: {error}") from error
         await _free(ctx, ledger, task, batch)
-        raise Blocked(f"{len(missing)} images are gone: the batch is put together anew") from error
+        raise Blocked(f"{len(spoiled)} images are gone: the batch is put together anew") from error
     _note_sent(ctx, ledger, batch, call)
     await ctx.checkpoint(task)
     ctx.log.info("batch %d with %d pages is %s (%s)", batch.number, len(flights), call.state, call.provider_id)
@@ -345,13 +419,6 @@ def _note_sent(ctx: Context, ledger: Ledger, batch: BatchRow, call: Call) -> Non
         ledger.submitted(batch.number, call.id, call.submitted or ctx.now())
     if batch.call is None:
         ctx.count(batches_submitted=1)
-
-
-def _is_there(image: str) -> bool:
-    try:
-        return Path(image).stat().st_size > 0
-    except OSError:
-        return False
 
 
 async def _show_progress(ctx: Context, totals: Totals, live: int) -> None:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from penstock.engine.errors import Conflict, Transient
 from penstock.outputs.files import atomic_write
+from penstock.pipelines.pages.model import escaped
 
 JUST_NOW = 2_000_000_000
 """Nanoseconds within which a folder's time says nothing about what comes next. Covers file systems that keep whole
@@ -27,6 +28,9 @@ MISSING = -1
 
 UNKNOWN = -2
 """What is noted for a folder that must be read whatever its time is. 0 would not do: archives leave folders of 1970."""
+
+LONGEST_NAMES = 450
+"""Characters of a state and a school, as they are written in a page's key: Gemini's results are joined by that."""
 
 MOST_IGNORED = 1000
 """Things that are left out are named up to this many; a tree of something else entirely need not fill a database."""
@@ -145,6 +149,9 @@ class Walk:
             # The same years come again and again, and each need be asked for once.
             asked: dict[str, bool] = {}
             for school in self._below(state, children):
+                if len(state) + len(school) > 150 and len(escaped(state)) + len(escaped(school)) > LONGEST_NAMES:
+                    self._ignore(f"{state}/{school}", "the names are too long to name a page by")
+                    continue
                 for year in self._below(f"{state}/{school}", children):
                     if year not in asked:
                         if not _is_year(year):
@@ -167,7 +174,7 @@ class Walk:
                 return children.get(path, [])
             self.folders[path] = self._noted(seen)
             with os.scandir(full) as entries:
-                return [entry.name for entry in entries if self._is_folder(entry, path)]
+                found = [entry.name for entry in entries if self._is_folder(entry, path)]
         except OSError as error:
             if not path:
                 raise Transient(
@@ -180,6 +187,12 @@ class Walk:
             # What cannot be read is not gone.
             self.folders[path] = UNKNOWN
             return children.get(path, [])
+        if not path and not found and self.known:
+            raise Transient(
+                f"paths.label_source_dir: {self.labels} is empty, though {len(self.known)} books were there: is a disk"
+                " not mounted? If they were removed on purpose, leave any folder in it"
+            )
+        return found
 
     def _is_folder(self, entry: os.DirEntry[str], path: str) -> bool:
         if entry.name.startswith("."):

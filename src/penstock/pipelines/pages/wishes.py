@@ -3,45 +3,51 @@ run's own tick."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
 from penstock.engine.context import Context
 from penstock.engine.errors import InvalidRequest, Permanent
 from penstock.pipelines.pages import rules
-from penstock.pipelines.pages.ledger import Ledger
+from penstock.pipelines.pages.ledger import Book, Ledger
 from penstock.pipelines.pages.model import Task
+from penstock.pipelines.pages.prompts.registry import LoadedPrompt
 from penstock.pipelines.pages.walk import UNKNOWN
 
 
-async def fit(ctx: Context, ledger: Ledger, task: Task) -> None:
+async def fit(ctx: Context, ledger: Ledger, task: Task, prompt: LoadedPrompt) -> None:
     """Another configuration than the last run's: the walk begins anew where the filters changed, and who is dead or
     can run is decided anew."""
     run = task.run
     execution, paths = run.execution, run.paths
     scope = json.dumps([str(paths.label_source_dir), run.filters.model_dump(mode="json")], sort_keys=True)
-    rows = await ledger.read("SELECT scope, on_dead, most_failures FROM pages_ledgers WHERE id = :ledger")
+    schema = hashlib.sha256(json.dumps(prompt.json_schema, sort_keys=True).encode()).hexdigest()[:20]
+    rows = await ledger.read("SELECT scope, schema, on_dead, most_failures FROM pages_ledgers WHERE id = :ledger")
     if not rows:
         raise Permanent(
             f"there is no ledger {ledger.id} for {paths.output_dir}: start the run with `penstock pages run`"
         )
-    before, on_dead, most = rows[0]
+    before, judged_by, on_dead, most = rows[0]
     if before != scope:
         ledger.write("DELETE FROM pages_folders WHERE ledger = :ledger")
         ledger.write(f"UPDATE pages_books SET label_seen = {UNKNOWN}, output_seen = {UNKNOWN} WHERE ledger = :ledger")
         ledger.write("DELETE FROM pages_ignored WHERE ledger = :ledger")
-    if most != execution.most_failures:
-        await _reconsider(ledger, execution.most_failures)
+    if judged_by not in ("", schema):
+        ledger.doubt_outputs()
         await ctx.checkpoint(task)
+    if most != execution.most_failures:
+        await _reconsider(ctx, ledger, task)
     if on_dead != execution.on_dead_page:
         rows = await ledger.read("SELECT book FROM pages_books WHERE ledger = :ledger AND dead > 0")
         for book in (await ledger.books([name for (name,) in rows])).values():
             ledger.put(book)
     ledger.write(
-        "UPDATE pages_ledgers SET job = :job, scope = :scope, on_dead = :on_dead, most_failures = :most,"
-        " label_dir = :labels, image_dir = :images WHERE id = :ledger",
+        "UPDATE pages_ledgers SET job = :job, scope = :scope, schema = :schema, on_dead = :on_dead,"
+        " most_failures = :most, label_dir = :labels, image_dir = :images WHERE id = :ledger",
         job=ctx.job.id,
         scope=scope,
+        schema=schema,
         on_dead=execution.on_dead_page,
         most=execution.most_failures,
         labels=str(paths.label_source_dir),
@@ -49,19 +55,27 @@ async def fit(ctx: Context, ledger: Ledger, task: Task) -> None:
     )
 
 
-async def _reconsider(ledger: Ledger, most: int) -> None:
-    """More retries than before bring pages back that died of fewer."""
-    rows = await ledger.read(
-        "SELECT book, number FROM pages_failures WHERE ledger = :ledger AND dead = 1 AND type <> 'image'"
-        " AND failures < :most",
-        most=most,
-    )
-    ledger.write(
-        "UPDATE pages_failures SET dead = 0"
-        " WHERE ledger = :ledger AND dead = 1 AND type <> 'image' AND failures < :most",
-        most=most,
-    )
-    await ledger.change(rows, rules.WORK, only=rules.DEAD)
+async def _reconsider(ctx: Context, ledger: Ledger, task: Task) -> None:
+    """More retries than before bring pages back that died of fewer; fewer let those die that have had them already."""
+    most = task.run.execution.most_failures
+    for dead, compared, before, after in ((1, "<", rules.DEAD, rules.WORK), (0, ">=", rules.WORK, rules.DEAD)):
+        which = f"ledger = :ledger AND dead = {dead} AND type NOT IN ('image', 'output') AND failures {compared} :most"
+        rows = await ledger.read(f"SELECT book, number FROM pages_failures WHERE {which}", most=most)
+        books = await ledger.books([book for book, _ in rows])
+        meant = [row for row in rows if _is(books.get(row[0]), row[1], before)]
+        for book, number in meant:
+            ledger.write(
+                f"UPDATE pages_failures SET dead = {1 - dead}"
+                " WHERE ledger = :ledger AND book = :book AND number = :number",
+                book=book,
+                number=number,
+            )
+        await ledger.change(meant, after, only=before)
+        await ctx.checkpoint(task)
+
+
+def _is(book: Book | None, number: int, letter: str) -> bool:
+    return book is not None and rules.state_of(book.numbering, book.states, number) == letter
 
 
 async def grant(ctx: Context, ledger: Ledger, task: Task) -> None:
@@ -69,6 +83,7 @@ async def grant(ctx: Context, ledger: Ledger, task: Task) -> None:
     for wish, kind, detail, actor in await ledger.wishes():
         if kind == "rescan":
             ledger.forget_folders(folder_meant(detail))
+            ledger.doubt_outputs(folder_meant(detail))
             ctx.log.info("%s asked to look at %s again", actor, folder_meant(detail) or "everything")
         elif kind == "retry":
             await _retry(ctx, ledger, detail, actor)

@@ -384,6 +384,7 @@ CREATE TABLE pages_ledgers (
     image_dir TEXT COLLATE "C" NOT NULL,
     job TEXT COLLATE "C" NOT NULL,
     scope TEXT COLLATE "C" NOT NULL,
+    schema TEXT COLLATE "C" NOT NULL,
     on_dead TEXT COLLATE "C" NOT NULL,
     most_failures INTEGER NOT NULL,
     batches INTEGER NOT NULL,

@@ -389,6 +389,7 @@ CREATE TABLE pages_ledgers (
     image_dir TEXT NOT NULL,
     job TEXT NOT NULL,
     scope TEXT NOT NULL,
+    schema TEXT NOT NULL,
     on_dead TEXT NOT NULL,
     most_failures INTEGER NOT NULL,
     batches INTEGER NOT NULL,

@@ -164,6 +164,7 @@ def upgrade() -> None:
         sa.Column("image_dir", TEXT, nullable=False),
         sa.Column("job", TEXT, nullable=False),
         sa.Column("scope", TEXT, nullable=False),
+        sa.Column("schema", TEXT, nullable=False),
         sa.Column("on_dead", TEXT, nullable=False),
         sa.Column("most_failures", sa.Integer(), nullable=False),
         sa.Column("batches", sa.Integer(), nullable=False),
