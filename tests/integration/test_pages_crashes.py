@@ -182,7 +182,7 @@ def count_what_was_counted(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_planted_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = chosen("before commit", ALONE)
+    tried = chosen("before commit", 3 * ALONE)
     bug(monkeypatch)
     with pytest.raises((AssertionError, TimeoutError)):
         for point in tried:

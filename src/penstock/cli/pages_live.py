@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.output import SIGNS, STATUS_STYLES, Output, harmless
+from penstock.cli.pages_told import Told, trouble, trouble_text
 from penstock.cli.pages_views import BATCH_HEADINGS, batch_cells, big, counts_text, done_text, left_text, strip
 from penstock.cli.waiting_views import View
 from penstock.engine.model import Job
-from penstock.pipelines.pages.reading import BatchView, BookRow, Overview
+from penstock.pipelines.pages.reading import BatchView, BookRow
 from penstock.store.protocol import LogLine
 from penstock.times import length, local
 
@@ -35,7 +36,7 @@ class Watched:
     title: str
     local: bool = False
     """The Gemini is this machine's: what batches cost is what they would have cost."""
-    overview: Overview | None = None
+    overview: Told | None = None
     batches: Sequence[BatchView] = ()
     books: Sequence[BookRow] = ()
     events: Sequence[LogLine] = field(default_factory=tuple)
@@ -57,8 +58,14 @@ class LinePages(PagesView):
     """For logs: a line when something changed."""
 
     _told: object = None
+    _trouble = ""
 
     def show(self, now: float) -> None:
+        if (words := trouble(self.job)) != self._trouble:
+            self._trouble = words
+            # An error is not silenced by --quiet: without it the command would seem to hang.
+            if words:
+                self.out.wrong(trouble_text(self.job, now))
         told = self.watched.overview
         if told is None or not (told.totals.pages or self.job.final):
             return
@@ -108,6 +115,8 @@ class LivePages(PagesView):
         from rich.text import Text
 
         yield self._head()
+        if words := trouble_text(self.job, self._now):
+            yield Text(f"  {words}", style="red")
         told = self.watched.overview
         if told is None:
             return
@@ -156,7 +165,7 @@ class LivePages(PagesView):
         row.add_row(sign, words)
         return row
 
-    def _bar(self, told: Overview, room: int) -> Table:
+    def _bar(self, told: Told, room: int) -> Table:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text

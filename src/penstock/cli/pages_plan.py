@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from penstock.app import Penstock
 from penstock.builtin import gemini_place
 from penstock.cli import sessions
 from penstock.cli.output import Output
@@ -22,6 +23,7 @@ from penstock.pipelines.pages.planning import (
     Survey,
     estimate,
     history_of,
+    nothing_matches,
     rounds,
     survey,
 )
@@ -35,6 +37,10 @@ class Planned:
     rounds: Rounds
     estimate: Estimate
     history: History
+    unmatched: str | None
+    """Which filter lets nothing through, where there is nothing."""
+    unread: str | None
+    """Why the Gemini on this machine could not answer."""
 
 
 async def planned(asked: Asked, *, first: int = 0, answer_tokens: int | None = None) -> Planned:
@@ -57,7 +63,31 @@ async def planned(asked: Asked, *, first: int = 0, answer_tokens: int | None = N
         history=history,
         answer=answer_tokens,
     )
-    return Planned(found, depth, cost, history)
+    unmatched = None if found.pages else await asyncio.to_thread(nothing_matches, run)
+    return Planned(found, depth, cost, history, unmatched, no_local_reader(asked))
+
+
+def no_local_reader(asked: Asked) -> str | None:
+    """Why the Gemini on this machine could not answer what the prompt asks, where that is already known. Those that ship
+    have readers that ship with them."""
+    told = asked.run.prompt
+    if not asked.local or asked.settings.local_gemini.backend != "local" or told.registry_dir is None:
+        return None
+    from penstock.gemini_local.backend import CannotAnswer, Prompt
+    from penstock.gemini_local.readers import all_readers
+
+    schema = load_prompt(told).json_schema
+    try:
+        all_readers().find(Prompt(model="", turns=(), schema=schema))
+    except CannotAnswer as error:
+        return f"Every page of prompt {told.name!r} would fail on this machine's Gemini. {error}"
+    return None
+
+
+async def looked_at(asked: Asked, app: Penstock) -> Survey:
+    """The trees as they lie there now, and what the ledger of an open store knows of them."""
+    history = await history_of(app.engine, asked.ledger, place=gemini_place(asked.settings))
+    return await asyncio.to_thread(survey, asked.run, history)
 
 
 async def _history(asked: Asked) -> History:

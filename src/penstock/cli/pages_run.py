@@ -15,15 +15,17 @@ from penstock.cli.logs import log_beside
 from penstock.cli.output import harmless
 from penstock.cli.pages_asked import Asked, check_pipeline
 from penstock.cli.pages_live import Watched, view_for
+from penstock.cli.pages_plan import looked_at
 from penstock.cli.pages_shapes import overview_shape
-from penstock.cli.pages_views import big, done_text, many, show_ended
+from penstock.cli.pages_told import Told, overview, trouble, trouble_text
+from penstock.cli.pages_views import big, done_text, many, paused_because, show_ended, unread_text
 from penstock.cli.waiting import Deserted, Resting, Waiting
 from penstock.cli.waiting_views import View
 from penstock.engine.errors import OverBudget
 from penstock.engine.model import Job
 from penstock.pipelines.pages import asking, reading
 from penstock.pipelines.pages.model import Task
-from penstock.pipelines.pages.reading import Overview
+from penstock.pipelines.pages.planning import nothing_matches
 from penstock.pipelines.pages.workflow import pages
 from penstock.shapes import summary
 from penstock.store.protocol import Submitted
@@ -57,7 +59,7 @@ class PagesWaiting(Waiting):
 
     async def _read(self, job: Job) -> None:
         engine, watched = self.app.engine, self.watched
-        watched.overview = await reading.overview(engine, self.ledger)
+        watched.overview = await overview(engine, self.ledger)
         if self.out.live:
             watched.batches = await reading.batches(engine, self.ledger, active=True, limit=20)
             watched.books = await reading.books(engine, self.ledger, only="flying", limit=6)
@@ -120,13 +122,13 @@ async def run_here(asked: Asked, app: Penstock, told: Submitted) -> int:
 
 async def ended(asked: Asked, app: Penstock, job: Job, *, created: bool, did: dict[str, Any] | None = None) -> int:
     """Say how the run ended. 1 where not every page is read."""
-    told = await reading.overview(app.engine, asked.ledger)
+    told = await overview(app.engine, asked.ledger)
     asked.call.out.data(result_of(job, told, created=created, did=did))
     show_ended(asked.call.out, job, told, asked.run, asked.commands, local=asked.local)
     return 0 if job.status == "completed" and told.totals.done == told.totals.pages else 1
 
 
-def result_of(job: Job, told: Overview, *, created: bool, did: dict[str, Any] | None = None) -> dict[str, Any]:
+def result_of(job: Job, told: Told, *, created: bool, did: dict[str, Any] | None = None) -> dict[str, Any]:
     return {"run": summary(job), "created": created, "overview": overview_shape(told), "did": did}
 
 
@@ -136,15 +138,16 @@ async def _resting(
     """The run is paused: what helps depends on why."""
     out = asked.call.out
     job = await app.job(job_id)
-    told = await reading.overview(app.engine, asked.ledger)
+    told = await overview(app.engine, asked.ledger)
     out.data(result_of(job, told, created=created, did=did))
-    out.wrong(f"run {job.id} is paused ({harmless(job.reason or 'somebody asked')}); {done_text(told)} done")
-    if job.reason is not None and job.reason.startswith(OverBudget.__name__):
+    why = paused_because(job) or "somebody asked"
+    out.wrong(f"run {job.id} is paused ({harmless(why)}); {done_text(told)} done")
+    if job.reason is not None and job.reason.startswith(OverBudget.__name__) and "nobody knows what" not in job.reason:
         most = asked.run.budget.max_usd
         if most is not None and f"budget job:{job.id}" in job.reason:
             out.remark(f"  Raise budget.max_usd in {asked.name} (now {most:g}), then go on: {asked.command('run')}")
         else:
-            out.remark(f"  Raise it: penstock costs budget set SCOPE DOLLARS, then go on: {asked.command('run')}")
+            out.remark(f"  Then go on: penstock jobs resume {job.id} && {asked.command('run')}")
     elif job.reason is not None and job.reason.startswith("Ambiguous"):
         out.remark("  Decide about the call: penstock calls list --state quarantined")
     else:
@@ -155,7 +158,7 @@ async def _resting(
 async def _left(asked: Asked, app: Penstock, job_id: str) -> None:
     """After Ctrl-C: what goes on without us, and how to go on with the rest."""
     job = await app.job(job_id)
-    told = await reading.overview(app.engine, asked.ledger)
+    told = await overview(app.engine, asked.ledger)
     if job.final:
         click.echo(f"Run {job.id} is {job.status}.", err=True)
         return
@@ -172,11 +175,11 @@ async def once(asked: Asked, app: Penstock, told: Submitted) -> int:
     """One pass, for cron: look after the batches, take in what has ended, fill the slots, and leave."""
     out = asked.call.out
     job = await app.job(told.job_id)
-    before = await reading.overview(app.engine, asked.ledger)
+    before = await overview(app.engine, asked.ledger)
     if not job.final and await sessions.alive(app, job.workflow, job.queue):
         out.note("A worker is alive and does the work: there is nothing to do here.")
         out.data(result_of(job, before, created=told.created, did=_did(before, before)))
-        return 0
+        return await _in_trouble(asked, app, job)
     log_beside(out, [job.id])
     app.engine.claim_only(pages.name)
     delay: float | None = None
@@ -190,16 +193,66 @@ async def once(asked: Asked, app: Penstock, told: Submitted) -> int:
                 break
     finally:
         await app.engine.drain(asked.settings.grace)
-    after = await reading.overview(app.engine, asked.ledger)
+    after = await overview(app.engine, asked.ledger)
     did = _did(before, after)
-    out.remark(_did_text(did, after))
+    if any(did.values()) or not trouble(job):
+        out.remark(_did_text(did, after))
     if job.status == "paused":
         return await _resting(asked, app, job.id, created=told.created, did=did)
     if job.final:
         return await ended(asked, app, job, created=told.created, did=did)
     out.data(result_of(job, after, created=told.created, did=did))
     out.remark(f"  Once more, in {length(delay or 0.0)} or later: {asked.command('run')} --once")
-    return 0
+    return await _in_trouble(asked, app, job)
+
+
+async def _in_trouble(asked: Asked, app: Penstock, job: Job) -> int:
+    """1, and why, where the run's step failed and waits to be tried again."""
+    words = trouble_text(job, await app.engine.store.now())
+    if words:
+        asked.call.out.wrong(words)
+    return 1 if words else 0
+
+
+async def nothing_to_do(asked: Asked, app: Penstock) -> int | None:
+    """For a pass that would find everything as the last run left it: say so, and how that is. None: there may be
+    something, which a run finds out."""
+    last = await asking.last_run(app, asked.run.paths.output_dir)
+    if last is None or last.status != "completed" or Task.model_validate(last.payload).run != asked.run:
+        return None
+    told = await overview(app.engine, asked.ledger)
+    totals = told.totals
+    if told.batches_active or told.unsent_batches or told.wishes or totals.ready or totals.found:
+        return None
+    seen = await looked_at(asked, app)
+    there = (seen.books, seen.pages, seen.done, seen.dead)
+    if there != (totals.books, totals.pages, totals.done, totals.dead) or seen.to_do or seen.without_image:
+        return None
+    out = asked.call.out
+    out.data(result_of(last, told, created=False, did=_did(told, told)))
+    unread = totals.pages - totals.done
+    out.remark(
+        f"Nothing to do: {done_text(told)} done, nothing changed in the folders since run {last.id}; none was started."
+    )
+    if unread:
+        out.note(f"  {unread_text(told)}")
+        out.remark(f"  Why: {asked.command('failures')}")
+    return 1 if unread else 0
+
+
+async def matches_nothing(asked: Asked, app: Penstock) -> bool:
+    """Whether the filters let nothing through, which is said. A run that is alive is another matter: it may have
+    batches to take in."""
+    filters = asked.run.filters
+    if filters == type(filters)():
+        return False
+    last = await asking.last_run(app, asked.run.paths.output_dir)
+    if last is not None and not last.final:
+        return False
+    wrong = await asyncio.to_thread(nothing_matches, asked.run)
+    if wrong is not None:
+        asked.call.out.wrong(wrong)
+    return wrong is not None
 
 
 async def _tend(app: Penstock) -> None:
@@ -209,7 +262,7 @@ async def _tend(app: Penstock) -> None:
             return
 
 
-def _did(before: Overview, after: Overview) -> dict[str, Any]:
+def _did(before: Told, after: Told) -> dict[str, Any]:
     ended = after.batches_ended - before.batches_ended
     return {
         "pages_done": after.totals.done - before.totals.done,
@@ -220,7 +273,7 @@ def _did(before: Overview, after: Overview) -> dict[str, Any]:
     }
 
 
-def _did_text(did: dict[str, Any], after: Overview) -> str:
+def _did_text(did: dict[str, Any], after: Told) -> str:
     parts = [
         f"{many(did['batches_ended'], 'batch')} taken in" if did["batches_ended"] else "",
         f"{many(did['pages_done'], 'page')} done" if did["pages_done"] > 0 else "",
@@ -230,4 +283,5 @@ def _did_text(did: dict[str, Any], after: Overview) -> str:
     ]
     news = ", ".join(part for part in parts if part) or "nothing was due"
     active = f"; {many(after.batches_active, 'batch')} active with {big(after.totals.flying)} in flight"
-    return f"This pass: {news}. {done_text(after)} done{active if after.batches_active else ''}."
+    unsent = f"; {big(after.unsent_pages)} waiting to be sent" if after.unsent_pages else ""
+    return f"This pass: {news}. {done_text(after)} done{active if after.batches_active else ''}{unsent}."

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.cli.pages_told import Told
 from penstock.pipelines.pages.planning import Estimate, Rounds, Survey
-from penstock.pipelines.pages.reading import Attempt, BatchView, BookRow, Overview
+from penstock.pipelines.pages.reading import Attempt, BatchView, BookRow
 from penstock.shapes import money
 from penstock.times import utc
 
 HOUR, DAY = 3600.0, 86_400.0
 
 
-def overview_shape(told: Overview) -> dict[str, Any]:
+def overview_shape(told: Told) -> dict[str, Any]:
     totals = told.totals
     return {
         "books": totals.books,
         "pages": totals.pages,
         "done": totals.done,
         "in_flight": totals.flying,
+        "unsent": told.unsent_pages,
         "ready": totals.ready,
         "waiting": told.blocked,
         "dead": totals.dead,

@@ -6,7 +6,7 @@ one), or is passed to `create_app` by whoever builds the service.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -17,12 +17,24 @@ from penstock.engine.errors import InvalidConfiguration
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
+    from penstock.engine.engine import Engine
+    from penstock.engine.model import Job
     from penstock.engine.workflow import Workflow
 
 ENTRY_POINT = "penstock.sections"
 
 BUILT_IN_SECTIONS: tuple[str, ...] = ("penstock.pipelines.pages.section:section",)
 """Those of the pipelines that come with Penstock, as `module:name`."""
+
+
+@dataclass(slots=True, frozen=True)
+class Need:
+    """Something of a section's own that a person should look at, and where. `grave`: work stands still."""
+
+    title: str
+    words: str
+    path: str
+    grave: bool = True
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -44,6 +56,11 @@ class Section:
     starts: tuple[Workflow, ...] = ()
     """Workflows whose payload the section has to check first, such as the folders it names: over HTTP nothing but its
     own routes starts them."""
+    needs: Callable[[Engine, str | None], Awaitable[Sequence[Need]]] | None = None
+    """What needs a person, for the overview: of a tenant, or of all. It is asked every few seconds where there are jobs
+    of its `workflows`, so it must be cheap."""
+    link_of: Callable[[Job], str | None] | None = None
+    """The section's own page about a job, if it has one; the job's page links to it."""
 
 
 def found_sections() -> tuple[Section, ...]:

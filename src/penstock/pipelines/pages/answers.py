@@ -38,6 +38,7 @@ def overview_line(told: Overview) -> dict[str, Any]:
         "waiting": told.blocked,
         "dead": totals.dead,
         "batches_active": told.batches_active,
+        "batches_planned": told.batches_planned,
         "batches_ended": told.batches_ended,
         "failed_attempts": told.failed_attempts,
         "ignored": told.ignored,

@@ -23,7 +23,6 @@ from penstock.pipelines.pages.answers import (
     run_line,
 )
 from penstock.pipelines.pages.looking import newest, page_seen, seen, task_of
-from penstock.pipelines.pages.model import Run
 from penstock.pipelines.pages.roots import checked_run
 from penstock.pipelines.pages.workflow import pages
 from penstock.service.access.guard import Operator, Reader
@@ -43,7 +42,7 @@ router = APIRouter(prefix="/pages/runs", tags=["pages"], route_class=JsonRoute)
 MOST_BATCHES = 2**31 - 1
 """As many as a column of numbers can tell."""
 
-_EXAMPLE = {"requestBody": {"content": {"application/json": {"example": models.EXAMPLE_RUN}}}}
+_EXAMPLE = {"requestBody": {"required": True, "content": {"application/json": {"example": models.EXAMPLE_RUN}}}}
 
 
 @router.post(
@@ -59,11 +58,11 @@ _EXAMPLE = {"requestBody": {"content": {"application/json": {"example": models.E
     openapi_extra=_EXAMPLE,
 )
 async def start_run(
-    body: Run,
     request: Request,
     principal: Operator,
     service: Serving,
     intake: Taking,
+    body: models.RunBody = None,
     tenant: shapes.OfTenant = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
@@ -72,8 +71,7 @@ async def start_run(
     """
     owner = owner_for(principal, tenant)
     once = await once_for(request, idempotency_key, owner, "startPagesRun")
-    # As it was sent: `body` has taken `true` for a number already.
-    run = await asyncio.to_thread(checked_run, await request.json(), service.settings.pages.roots, owner)
+    run = await asyncio.to_thread(checked_run, body, service.settings.pages.roots, owner)
     await intake.admit(1, once)
     try:
         told = await asking.start(service.penstock, run, tenant=owner, actor=principal.actor, once=once)
@@ -121,7 +119,7 @@ async def list_runs(
 async def get_run(run_id: models.RunId, principal: Reader, service: Serving) -> Response:
     """What it was started with, and how far its output folder is."""
     found = await seen(service.penstock, principal, run_id)
-    told = await reading.overview(service.penstock.engine, found.ledger)
+    told = await reading.overview(service.penstock.engine, found.ledger, found.run)
     last = await newest(service.penstock, found)
     return answer({"run": run_detail(found.job, found.task, last.id), "overview": overview_line(told)})
 

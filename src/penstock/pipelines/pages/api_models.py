@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from fastapi import Body as InBody
 from fastapi import Path, Query
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
+from penstock.pipelines.pages.model import Run
 from penstock.service.api import shapes
 from penstock.service.api.shapes import Body, JobSummary, Moment, Next
 
@@ -48,6 +52,17 @@ Only = Annotated[
 ]
 
 
+class _AsRun:
+    """The body of a run is taken as it was sent, and described as what it must be: `configuration` checks it, and says
+    what is wrong in the same words as for a file."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(Run.__pydantic_core_schema__)
+
+
+RunBody = Annotated[Any, _AsRun(), InBody()]
+
+
 class RunSummary(JobSummary):
     """A run: the job that does it, and where it writes."""
 
@@ -77,6 +92,7 @@ class RunOverview(BaseModel):
     waiting: int = Field(description="Pages that wait for the page before them.")
     dead: int
     batches_active: int
+    batches_planned: int = Field(description="Of the active ones: not sent yet.")
     batches_ended: int
     failed_attempts: int
     ignored: int = Field(description="Files and folders in the trees that are no pages.")
@@ -84,7 +100,10 @@ class RunOverview(BaseModel):
     longest_chain: int = Field(description="Pages that have to be read one after the other, at most.")
     pages_an_hour: float | None
     batch_seconds: float | None = Field(description="How long a batch took, in the middle of the last ones.")
-    seconds_left: float | None
+    seconds_left: float | None = Field(
+        description="By how long batches took: the larger of what the longest chain needs, and of what all pages that"
+        " can still be read need with the run's `max_concurrent_batches` and `batch_size_limit`."
+    )
     scanned: Moment | None
     cost_usd: float
     cost_microdollars: int

@@ -17,7 +17,9 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from penstock.engine.errors import InvalidConfiguration
+from penstock.pipelines.pages.generation import wrong_settings
 from penstock.pipelines.pages.model import Run
+from penstock.pipelines.pages.prompts.registry import load_prompt
 from penstock.pipelines.pages.yaml_lines import Place, Problem, read_lines
 
 DEEPEST = 32
@@ -28,12 +30,16 @@ _PATHS: tuple[Place, ...] = (
     ("paths", "label_source_dir"), ("paths", "image_source_dir"), ("paths", "output_dir"), ("prompt", "registry_dir"),
 )  # fmt: skip
 
+_GENERATION: Place = ("model", "generation_config")
+
 
 def load_run(path: Path, *, environ: Mapping[str, str] | None = None) -> Run:
-    """The run that a file describes, its folders checked. `environ` says where `~` is."""
+    """The run that a file describes, its folders and its prompt checked. `environ` says where `~` is."""
     data, lines, problems = read_lines(path)
     if data is not None:
         run, problems = _checked(data, path.parent, os.environ if environ is None else environ, problems)
+        if run is not None and not problems:
+            problems = _prompt(run)
         if run is not None and not problems:
             return run
     raise InvalidConfiguration(_together(_in_order(path, problems, lines)))
@@ -62,13 +68,17 @@ def _checked(
     plain = _without_empty_groups(data, Run)
     problems += _resolve(plain, base, environ)
     wrong = {place for place, _ in problems}
-    more = _no_numbers(plain, Run) + _filters(plain)
+    settings = _generation(plain)
+    more = _no_numbers(plain, Run) + _filters(plain) + settings
     run = None
     try:
         run = Run.model_validate(plain)
     except ValidationError as error:
         for one in error.errors(include_url=False):
             place = tuple(str(part) for part in one["loc"])
+            if settings and place == _GENERATION:
+                # Told already, each at its own line.
+                continue
             more.append((place, _message(place, one)))
     more += _folders(plain)
     return run, list(dict.fromkeys(problems + [problem for problem in more if problem[0] not in wrong]))
@@ -167,6 +177,27 @@ def _filters(data: Mapping[str, Any]) -> list[Problem]:
     if isinstance(filters, Mapping) and filters.get("target_states") == []:
         return [(("filters", "target_states"), "must name a state, or be left out for all of them (is an empty list)")]
     return []
+
+
+def _prompt(run: Run) -> list[Problem]:
+    """Whether there is such a prompt, and one that can be used."""
+    try:
+        load_prompt(run.prompt)
+    except InvalidConfiguration as error:
+        for key in ("name", "version", "registry_dir"):
+            if str(error).startswith(f"prompt.{key}: "):
+                return [(("prompt", key), str(error).removeprefix(f"prompt.{key}: "))]
+        return [(("prompt", "name"), str(error))]
+    return []
+
+
+def _generation(data: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with Gemini's own settings, each at its line."""
+    held = data.get("model")
+    config = held.get("generation_config") if isinstance(held, Mapping) else None
+    if not isinstance(config, Mapping):
+        return []
+    return [((*_GENERATION, *place), message) for place, message in wrong_settings(config)]
 
 
 def _folders(data: Mapping[str, Any]) -> list[Problem]:

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from penstock.pipelines.pages.generation import in_rests_words, wrong_settings
+
 OnDeadPage = Literal["block", "skip"]
 
 Seconds = Annotated[float, Field(gt=0, le=30 * 86_400)]
@@ -150,19 +152,10 @@ class Model(_Group):
 
     @field_validator("generation_config")
     @classmethod
-    def _in_rests_words(cls, config: dict[str, Any]) -> dict[str, Any]:
-        told = {_camel(name): value for name, value in config.items()}
-        if len(told) < len(config):
-            raise ValueError("a setting stands there twice, in both spellings")
-        for name in ("responseSchema", "responseJsonSchema", "responseMimeType", "candidateCount"):
-            if name in told:
-                raise ValueError(f"{name} is decided by the prompt: leave it out")
-        return told
-
-
-def _camel(name: str) -> str:
-    head, *tail = name.split("_")
-    return head + "".join(part.capitalize() for part in tail)
+    def _known_settings(cls, config: dict[str, Any]) -> dict[str, Any]:
+        if wrong := wrong_settings(config):
+            raise ValueError("; ".join(f"{'.'.join(place)}: {message}" for place, message in wrong))
+        return in_rests_words(config)
 
 
 class Batch(_Group):

@@ -6,6 +6,7 @@ The trees are walked book by book and each book is forgotten once it is counted,
 
 from __future__ import annotations
 
+import difflib
 import heapq
 import os
 import re
@@ -32,6 +33,9 @@ BOOKS_AT_ONCE = 200
 LAST_BATCHES = 50
 """By these it is measured what a batch takes."""
 
+MOST_NAMED = 20
+"""States that a message names."""
+
 ANSWER_TOKENS: Mapping[str, int] = {"course_catalogue": 1500, "transcription": 800}
 """Tokens that the answer for a page is expected to have; for other prompts as for the first."""
 
@@ -51,6 +55,8 @@ class History:
     input_tokens: float | None = None
     output_tokens: float | None = None
     """Of a page, as Gemini counted them."""
+    spent: int = 0
+    """What the run that is alive has spent of its budget, in millionths of a dollar."""
 
 
 @dataclass(slots=True)
@@ -106,6 +112,47 @@ class Estimate:
     longest_answer: int
     measured: bool
     price: Price | None
+
+
+def nothing_matches(run: Run) -> str | None:
+    """Which filter lets nothing through, and what there would be; None where something passes, or where the label
+    folder has no books at all. Looks at the folders of states, schools and years, not at pages. Blocking."""
+    wanted, years = run.filters.target_states, run.filters.target_years
+    states: set[str] = set()
+    seen: set[int] = set()
+    passed = False
+
+    def admits(state: str, year: int | None) -> bool:
+        nonlocal passed
+        states.add(state)
+        if year is None:
+            return wanted is None or state in wanted
+        seen.add(year)
+        passed = passed or run.filters.admits(state, year)
+        return False
+
+    # No book is admitted, so none is opened: the walk is over when all folders have been named.
+    Walk(run.paths.label_source_dir, run.paths.output_dir, {}, {}, admits).step(1)
+    if passed or not states or (wanted is None and not seen):
+        return None
+    where = run.paths.label_source_dir
+    if wanted is not None and not states.intersection(wanted):
+        return f"filters.target_states: {no_such_state(wanted, states)} in {where}"
+    if seen:
+        bounds = [f"from {years.start}"] if years.start is not None else []
+        bounds += [f"to {years.end}"] if years.end is not None else []
+        there = f"{min(seen)} to {max(seen)}" if len(seen) > 1 else str(min(seen))
+        return f"filters.target_years: no year {' '.join(bounds)}; there are {there} in {where}"
+    return None
+
+
+def no_such_state(wanted: Iterable[str], there: Iterable[str]) -> str:
+    """`no state Ohoi; there are Ohio, Vermont (did you mean Ohio?)`"""
+    named, known = list(wanted), sorted(there)
+    near = [close for name in named for close in difflib.get_close_matches(name, known, n=1, cutoff=0.6)]
+    shown = [*known[:MOST_NAMED], *([f"and {len(known) - MOST_NAMED} more"] if len(known) > MOST_NAMED else [])]
+    asked = f" (did you mean {', '.join(dict.fromkeys(near))}?)" if near else ""
+    return f"no state {' or '.join(named[:MOST_NAMED])}; there are {', '.join(shown) or 'none'}{asked}"
 
 
 def survey(
@@ -279,6 +326,20 @@ def estimate(
     )
 
 
+def pages_until_pause(told: Survey, cost: Estimate, *, size: int, left: int) -> int | None:
+    """About how many pages are read before a budget with so much left makes the run pause; None: it never does, even
+    if every answer is as long as it may be. What a batch may cost at most is reserved before it is sent, and what it
+    did not cost is free again when it has ended."""
+    if cost.cost is None or cost.most is None or not told.to_do or cost.most <= left:
+        return None
+    batch = min(size, max(told.ready, 1))
+    expected, most = cost.cost / told.to_do, cost.most / told.to_do
+    room = left - most * batch
+    if room < 0:
+        return 0
+    return min(told.to_do, batch + int(room / expected) if expected else told.to_do)
+
+
 def _charged(price: Price | None, each: Iterable[tuple[int, int]], output: int) -> int | None:
     if price is None:
         return None
@@ -305,13 +366,27 @@ async def history_of(engine: Engine, ledger: str, *, place: str) -> History:
     where = f"gemini.batch {place} "
     named = {"ledger": ledger, "place": where, "long": len(where)}
     dead = await engine.read(("SELECT book, number FROM pages_failures WHERE ledger = :ledger AND dead = 1", named))
-    flying = await engine.read(("SELECT book, number FROM pages_flights WHERE ledger = :ledger", named))
+    # A batch that waits to be sent (for money, say) is work still to be paid for.
+    flying = await engine.read(
+        (
+            "SELECT f.book, f.number FROM pages_flights f JOIN pages_batches b"
+            " ON b.ledger = f.ledger AND b.number = f.batch WHERE f.ledger = :ledger AND b.state <> 'planned'",
+            named,
+        )
+    )
     ended = await engine.read(
         (
             "SELECT b.ended - b.submitted, b.size, c.input, c.output FROM pages_batches b JOIN calls c ON c.id = b.call"
             " WHERE b.ledger = :ledger AND substr(c.place || ' ', 1, :long) = :place"
             " AND b.state = 'ended' AND b.submitted IS NOT NULL"
             f" AND c.state = 'collected' ORDER BY b.number DESC LIMIT {LAST_BATCHES}",
+            named,
+        )
+    )
+    alive = await engine.read(
+        (
+            "SELECT b.spent FROM pages_ledgers l JOIN jobs j ON j.id = l.job JOIN budgets b ON b.scope = 'job:' || j.id"
+            " WHERE l.id = :ledger AND j.status NOT IN ('completed', 'failed', 'canceled')",
             named,
         )
     )
@@ -324,6 +399,7 @@ async def history_of(engine: Engine, ledger: str, *, place: str) -> History:
         batch_seconds=took[len(took) // 2] if took else None,
         input_tokens=sum(row[2] for row in ended) / pages if pages else None,
         output_tokens=sum(row[3] for row in ended) / pages if pages else None,
+        spent=int(alive[0][0]) if alive else 0,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +42,8 @@ def ledger_of(engine: Engine, ledger: str) -> Ledger:
 
 @dataclass(slots=True, frozen=True)
 class Overview:
-    """How far a ledger is. Money is millionths of a dollar. `pace`: pages done an hour, of late."""
+    """How far a ledger is. Money is millionths of a dollar. `pace`: pages done an hour, of late. `slots` batches of
+    `batch_size` pages are what the run sends at once, where it is known."""
 
     totals: Totals
     batches_active: int
@@ -56,6 +58,18 @@ class Overview:
     batch_seconds: float | None
     """How long a batch took, in the middle of the last ones."""
 
+    batches_planned: int = 0
+    """Of those that are active: not sent yet."""
+
+    pages_planned: int = 0
+    """Of those in flight: in batches that are not sent yet."""
+
+    pages_left: int = 0
+    """In books where something is in flight or can run: what waits behind dead pages alone comes to nothing."""
+
+    slots: int | None = None
+    batch_size: int | None = None
+
     @property
     def blocked(self) -> int:
         """Pages that wait behind a dead one, or for a page in flight or one that can run."""
@@ -64,10 +78,16 @@ class Overview:
 
     @property
     def seconds_left(self) -> float | None:
-        """By the longest chain that is left and how long batches took: chains are what cannot be hurried."""
+        """The larger of two: pages of a chain go one after the other, and no more pages go at once than there are slots
+        for; where these are not known, no more than of late."""
         if not self.longest_chain:
             return 0.0
-        return None if self.batch_seconds is None else self.longest_chain * self.batch_seconds
+        if self.batch_seconds is None:
+            return None
+        by_chain = self.longest_chain * self.batch_seconds
+        if self.slots and self.batch_size:
+            return max(by_chain, math.ceil(self.pages_left / (self.slots * self.batch_size)) * self.batch_seconds)
+        return max(by_chain, self.pages_left / self.pace * 3600) if self.pace else by_chain
 
 
 @dataclass(slots=True, frozen=True)
@@ -169,11 +189,14 @@ class PageView:
     attempts: tuple[Attempt, ...] = field(default=())
 
 
-async def overview(engine: Engine, ledger: str) -> Overview:
+async def overview(engine: Engine, ledger: str, run: Run | None = None) -> Overview:
+    """`run`: with it, how long the rest may take is told by what the run sends at once."""
     told = ledger_of(engine, ledger)
     totals = await told.totals()
-    ((active, ended, cost),) = await told.read(
+    ((active, planned, pages_planned, ended, cost),) = await told.read(
         "SELECT COALESCE(SUM(CASE WHEN state <> 'ended' THEN 1 ELSE 0 END), 0),"
+        " COALESCE(SUM(CASE WHEN state = 'planned' THEN 1 ELSE 0 END), 0),"
+        " COALESCE(SUM(CASE WHEN state = 'planned' THEN size ELSE 0 END), 0),"
         " COALESCE(SUM(CASE WHEN state = 'ended' THEN 1 ELSE 0 END), 0), COALESCE(SUM(cost), 0)"
         " FROM pages_batches WHERE ledger = :ledger"
     )
@@ -182,6 +205,10 @@ async def overview(engine: Engine, ledger: str) -> Overview:
     ((wishes,),) = await told.read("SELECT COUNT(*) FROM pages_wishes WHERE ledger = :ledger")
     scanned = await told.read("SELECT scanned FROM pages_ledgers WHERE id = :ledger")
     ((longest,),) = await told.read("SELECT COALESCE(MAX(remaining), 0) FROM pages_ready WHERE ledger = :ledger")
+    ((left,),) = await told.read(
+        "SELECT COALESCE(SUM(b.total - b.done - b.dead), 0) FROM pages_books b WHERE b.ledger = :ledger AND"
+        " (b.flying > 0 OR EXISTS (SELECT 1 FROM pages_ready r WHERE r.ledger = b.ledger AND r.book = b.book))"
+    )
     flying = await _longest_flying(told) if totals.flying else 0
     last = await told.read(
         "SELECT submitted, ended, ok FROM pages_batches WHERE ledger = :ledger AND state = 'ended'"
@@ -200,7 +227,37 @@ async def overview(engine: Engine, ledger: str) -> Overview:
         longest_chain=max(int(longest), flying),
         pace=_pace(last),
         batch_seconds=took[len(took) // 2] if took else None,
+        batches_planned=int(planned),
+        pages_planned=min(int(pages_planned), totals.flying),
+        pages_left=int(left),
+        slots=run.execution.max_concurrent_batches if run else None,
+        batch_size=run.execution.batch_size_limit if run else None,
     )
+
+
+@dataclass(slots=True, frozen=True)
+class DeadPages:
+    """An output folder with dead pages. `job`: the last run on it, if that is still known; `blocks`: pages behind them
+    wait."""
+
+    output_dir: Path
+    job: str | None
+    blocks: bool
+    count: int
+
+
+async def dead_folders(engine: Engine, tenant: str | None = None, *, limit: int = 100) -> list[DeadPages]:
+    """Every output folder of a tenant, or of all, that has dead pages, most first."""
+    whose = "" if tenant is None else " AND l.tenant = :tenant"
+    rows = await engine.read(
+        (
+            "SELECT l.output_dir, j.id, l.on_dead, SUM(b.dead) FROM pages_books b JOIN pages_ledgers l ON"
+            f" l.id = b.ledger LEFT JOIN jobs j ON j.id = l.job WHERE b.dead > 0{whose}"
+            f" GROUP BY l.output_dir, j.id, l.on_dead ORDER BY SUM(b.dead) DESC, l.output_dir LIMIT {limit:d}",
+            {} if tenant is None else {"tenant": tenant},
+        )
+    )
+    return [DeadPages(Path(folder), job, on_dead == "block", int(count)) for folder, job, on_dead, count in rows]
 
 
 def _pace(last: Sequence[tuple[float, float, int]]) -> float | None:

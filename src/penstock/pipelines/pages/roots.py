@@ -12,7 +12,7 @@ from penstock.engine.errors import InvalidConfiguration
 from penstock.engine.model import DEFAULT_TENANT
 from penstock.pipelines.pages.configuration import run_from_data
 from penstock.pipelines.pages.model import Run
-from penstock.service.api.problems import MOST_ERRORS, Problem, forbidden, wrong_parts
+from penstock.service.api.problems import MOST_ERRORS, Problem, forbidden, invalid, wrong_parts
 
 SETTING = "pages.roots"
 TENANT = "{tenant}"
@@ -35,12 +35,14 @@ def open_to(roots: Sequence[str], tenant: str) -> list[Path]:
     return [Path(root).expanduser().resolve() for root in told]
 
 
-def checked_run(data: Mapping[str, Any], roots: Sequence[str], tenant: str) -> Run:
+def checked_run(data: Any, roots: Sequence[str], tenant: str) -> Run:
     """The run that a request's body describes, its folders within the tenant's own; or a `Problem` that names what is
     wrong. Relative folders are in the first of the roots."""
     folders = open_to(roots, tenant)
     if not folders:
         raise forbidden(f"no folder is open to the tenant {tenant}: {SETTING} needs one with {TENANT} in it")
+    if not isinstance(data, Mapping):
+        raise invalid("body", "must be an object with keys, of which paths must be there")
     wrong = [
         (f"body.{group}.{name}", problem)
         for group, name in PLACES

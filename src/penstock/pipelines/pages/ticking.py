@@ -326,8 +326,9 @@ async def _take_in(
     flights = await ledger.flights(batch.number)
     apart = Apart(ctx)
     result = await collect(ctx, replace(ledger, desk=apart), task.run, prompt, batch, call)
-    apart.hand_over()
+    # In this order: what is ended is not sent any more.
     _note_sent(ctx, ledger, batch, call)
+    apart.hand_over()
     await ctx.checkpoint(task)
     ctx.log.info(
         "batch %d: %d of %d pages done, %d failed",

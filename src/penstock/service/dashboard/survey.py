@@ -6,21 +6,25 @@ only where nothing was counted for `OLDEST` seconds, or where somebody has just 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
-from penstock.engine.errors import NotFound, OverBudget
+from penstock.engine.errors import NotFound, OverBudget, StoreError
 from penstock.engine.identity import storable
 from penstock.engine.machine import workers_at_work
 from penstock.engine.model import FINAL, STATUSES
 from penstock.service.access.guard import Reader
 from penstock.service.beginning import INTERNAL
 from penstock.service.census import AT_LEAST, OLDEST, Reading
+from penstock.service.sections import Need, Section
 from penstock.service.state import Service, service_of
 from penstock.store.protocol import CallFilter, JobFilter, WorkerRow
+
+log = logging.getLogger(__name__)
 
 PAUSE = 2.0
 MOST = 200
@@ -50,6 +54,8 @@ class Snapshot:
     undecided: int = 0
     paused: int = 0
     workers: tuple[WorkerRow, ...] = ()
+    needs: tuple[Need, ...] = ()
+    """What sections say."""
 
     @property
     def jobs(self) -> int:
@@ -142,7 +148,24 @@ async def take(service: Service, tenant: str | None) -> Snapshot:
         undecided=undecided,
         paused=len(paused) - over - undecided,
         workers=tuple(await store.workers()),
+        needs=tuple([need for section in service.sections for need in await _needs(service, section, tenant, counts)]),
     )
+
+
+async def _needs(
+    service: Service, section: Section, tenant: str | None, counts: Mapping[tuple[str, str], int]
+) -> Sequence[Need]:
+    """A section that fails spoils no page, but it is not passed over."""
+    if section.needs is None or not any(workflow in section.workflows for workflow, _ in counts):
+        return ()
+    try:
+        return await section.needs(service.penstock.engine, tenant)
+    except StoreError:
+        raise
+    except Exception:
+        log.exception("section %s cannot say what needs a person", section.name)
+        words = "What needs you there is not known; the service's log tells more."
+        return (Need(f"{section.title} cannot be asked", words, f"/ui/{section.name}"),)
 
 
 async def kept(

@@ -20,8 +20,8 @@ from penstock.service.state import Serving
 router = APIRouter()
 
 PAGE = 100
-NAMES = {"running": "running", "completed": "all done", "paused": "some failed", "failed": "all failed",
-         "canceled": "canceled"}  # fmt: skip
+NAMES = {"queued": "to be sent", "running": "running", "completed": "all done", "paused": "some failed",
+         "failed": "all failed", "canceled": "canceled"}  # fmt: skip
 """What a batch came to, by the colour that says so."""
 
 
@@ -62,7 +62,7 @@ def _axis(spans: Sequence[tuple[float, float]], now: float) -> Axis:
 
 def outcome(batch: BatchView) -> str:
     if batch.state != "ended":
-        return "running"
+        return "queued" if batch.state == "planned" else "running"
     if batch.failed == 0 and batch.ok:
         return "completed"
     if batch.ok:
@@ -74,6 +74,10 @@ def track(batch: BatchView, axis: Axis, now: float) -> Track:
     """On its way until Gemini has it, then at work until its rows are home."""
     end = batch.ended or now
     kind = outcome(batch)
+    if kind == "queued":
+        words = f"made ready {length(end - batch.created)} ago, not sent yet"
+        bar = Bar(axis.x(batch.created), axis.width(batch.created, end), "intent", words, thin=True)
+        return Track(f"batch {batch.number}", (bar,))
     sent = min(batch.submitted if batch.submitted is not None else end, end)
     bars = []
     if sent > batch.created:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -10,6 +11,7 @@ from fastapi import Query
 from penstock.app import Penstock
 from penstock.pipelines.pages.looking import Seen, newest
 from penstock.pipelines.pages.model import Run
+from penstock.pipelines.pages.reading import ledger_of
 from penstock.service.access.principal import Principal
 from penstock.service.dashboard.pages.job import buttons
 from penstock.service.dashboard.rendering import link
@@ -41,9 +43,13 @@ def page_path(run_id: str, key: str) -> str:
     return run_path(run_id, "pages", key)
 
 
+def called(folder: Path) -> str:
+    """The end of its path: people call many folders `output`."""
+    return "/".join(part for part in folder.parts[-2:] if part != folder.anchor)
+
+
 def title_of(run: Run) -> str:
-    """The end of its output folder's path: people call many folders `output`."""
-    return "/".join(run.paths.output_dir.parts[-2:])
+    return called(run.paths.output_dir)
 
 
 def count(amount: float) -> str:
@@ -54,12 +60,20 @@ def count(amount: float) -> str:
 async def about(penstock: Penstock, principal: Principal, found: Seen) -> dict[str, Any]:
     """For `run_head.html`: the run, what may be asked of it, and whether there is a newer one."""
     last = await newest(penstock, found)
+    dead, undone = 0, 0
+    if found.job.final and last.id == found.job.id:
+        ((dead, undone),) = await ledger_of(penstock.engine, found.ledger).read(
+            "SELECT COALESCE(SUM(dead), 0), COALESCE(SUM(total - done - flying - dead), 0) FROM pages_books"
+            " WHERE ledger = :ledger"
+        )
     return {
         "principal": principal,
         "seen": found,
         "job": found.job,
         "run": found.run,
         "newer": last if last.id != found.job.id else None,
+        "dead_at_end": int(dead),
+        "undone_at_end": int(undone) if dead else 0,
         "buttons": buttons(found.job) if principal.may("operate") else (),
         "canceling": CANCELING,
         "rescanning": RESCANNING,

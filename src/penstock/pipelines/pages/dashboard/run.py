@@ -45,7 +45,7 @@ async def run_page(
         after=after or None,
         limit=PAGE + 1,
     )
-    told = await reading.overview(engine, found.ledger)
+    told = await reading.overview(engine, found.ledger, found.run)
     totals = told.totals
     amounts = [("completed", totals.done), ("running", totals.flying), ("waiting", totals.ready)]
     amounts += [("failed", totals.dead)]

@@ -27,7 +27,7 @@ KEPT = 2.0
 
 @dataclass(slots=True, frozen=True)
 class Sum:
-    """What a ledger comes to."""
+    """What a ledger comes to. Batches that are not sent yet, and their pages, are not under way."""
 
     pages: int = 0
     done: int = 0
@@ -100,12 +100,17 @@ async def _sums(engine: Engine, ledgers: Sequence[str]) -> tuple[dict[str, Sum],
     )
     batches = await engine.read(
         (
-            "SELECT ledger, SUM(CASE WHEN state <> 'ended' THEN 1 ELSE 0 END), COUNT(*), SUM(cost) FROM pages_batches"
+            "SELECT ledger, SUM(CASE WHEN state NOT IN ('ended', 'planned') THEN 1 ELSE 0 END), COUNT(*), SUM(cost),"
+            " SUM(CASE WHEN state = 'planned' THEN size ELSE 0 END) FROM pages_batches"
             f" WHERE ledger IN ({among}) GROUP BY ledger",
             named,
         )
     )
     jobs = await engine.read((f"SELECT id, job FROM pages_ledgers WHERE id IN ({among})", named))
     paid = {row[0]: [int(value) for value in row[1:]] for row in batches}
-    sums = {row[0]: Sum(*(int(value) for value in row[1:]), *paid.get(row[0], (0, 0, 0))) for row in books}
+    sums: dict[str, Sum] = {}
+    for ledger, *counts in books:
+        pages, done, flying, dead = (int(value) for value in counts)
+        active, many, cost, planned = paid.get(ledger, (0, 0, 0, 0))
+        sums[ledger] = Sum(pages, done, max(flying - planned, 0), dead, active, many, cost)
     return sums, dict(jobs)

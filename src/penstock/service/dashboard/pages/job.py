@@ -145,7 +145,14 @@ async def job_page(request: Request, service: Serving, principal: Reader, job_id
         feed=link("/ui/live", job=job_id),
         every=500,
         shape=shape_of(job.error) if job.error else "",
+        elsewhere=_elsewhere(service, job),
     )
+
+
+def _elsewhere(service: Service, job: Job) -> list[tuple[str, str]]:
+    """(title, path) of pages that sections have about this job."""
+    told = [(section.title, section.link_of(job)) for section in service.sections if section.link_of is not None]
+    return [(title, path) for title, path in told if path is not None]
 
 
 @router.post("/ui/jobs/{job_id}/{action}", name="ui.job.act")

@@ -162,7 +162,8 @@ def concerns(snapshot: Snapshot, principal: Principal) -> list[Concern]:
         if amount:
             amounts = f"{MOST}+ {thing}s" if amount > MOST else many(amount, thing)
             found.append(Concern(icon, title.format(amounts), words, path, grave))
-    return found
+    found += [Concern("section", need.title, need.words, need.path, need.grave) for need in snapshot.needs]
+    return sorted(found, key=lambda concern: not concern.grave)
 
 
 Ended = Sequence[tuple[float, str, str, float]]
