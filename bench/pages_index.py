@@ -15,7 +15,7 @@ from statistics import median
 
 from bench.pages_memory import peak_megabytes
 from penstock import Context, Penstock, Workflow
-from penstock.pipelines.pages import asking, ticking
+from penstock.pipelines.pages import asking, inventory, ticking
 from penstock.pipelines.pages.ledger import Ledger, ledger_id
 from penstock.pipelines.pages.model import Run, Task
 
@@ -91,7 +91,7 @@ async def index(task: Task, ctx: Context) -> None:
         walked(root)
     bare()
     began = time.perf_counter()
-    await ticking._index(ctx, ledger, begun)
+    await inventory.index(ctx, ledger, begun)
     _found.first = time.perf_counter() - began
     # Of the index alone: the list of folders below would count as its own.
     _found.megabytes = peak_megabytes()
@@ -101,7 +101,7 @@ async def index(task: Task, ctx: Context) -> None:
         began = time.perf_counter()
         asked(paths)
         middle = time.perf_counter()
-        await ticking._index(ctx, ledger, begun)
+        await inventory.index(ctx, ledger, begun)
         ended = time.perf_counter()
         _found.stats.append(middle - began)
         _found.again.append(ended - middle)

@@ -83,6 +83,22 @@ def test_it_fits_on_a_phone(shelf: Shelf, open_window: OpenWindow, picture: Pict
         picture(page, f"{name}-phone")
         wide, seen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         assert wide <= seen, f"{name}: {wide - seen} pixels stand out at the side"
+        if name == "runs":
+            last = page.get_by_role("navigation", name="Status").get_by_role("link").last.bounding_box()
+            assert last is not None and last["x"] + last["width"] <= PHONE["width"]
+        if name == "batches":
+            expect(page.locator("td.gantt .bar").first).to_be_visible()
+
+
+def test_the_overview_and_the_job_lead_to_the_run(shelf: Shelf, open_window: OpenWindow, picture: Picture) -> None:
+    page = open_window(shelf.up.url).page()
+    settled(page, "/")
+    picture(page, "overview")
+    page.get_by_role("link", name="pages are dead in library/output").click()
+    expect(page.get_by_role("heading", name="Dead pages")).to_be_visible()
+    page.get_by_role("link", name="Job and logs").click()
+    page.get_by_role("link", name="Open in Pages").click()
+    page.wait_for_url(f"**{shelf.place}")
 
 
 def test_a_cell_of_the_grid_opens_its_page(shelf: Shelf, open_window: OpenWindow) -> None:

@@ -104,7 +104,13 @@ def test_one_pass_at_a_time(shelf: Shelf) -> None:
         assert "This pass: " in shelf("run", "--once").err
         passes += 1
         assert passes < 30, "it does not come to an end"
-    assert "there was nothing to send" in shelf("run", "--once").err
+    before = shelf.cli.inside("jobs", "list", "--json").json["jobs"]
+    told = shelf("run", "--once", "--json")
+    assert "Nothing to do: 4 of 4 pages done" in told.err
+    assert told.json["run"]["id"] == before[0]["id"] and set(told.json["did"].values()) == {0}
+    assert shelf.cli.inside("jobs", "list", "--json").json["jobs"] == before, "no run was started"
+    shelf.library.output(A, 3).unlink()
+    assert "1 batch sent" in shelf("run", "--once").err
 
 
 def test_ctrl_c_leaves_what_was_sent_and_says_how_to_go_on(shelf: Shelf) -> None:
@@ -166,12 +172,82 @@ def test_a_failed_attempt_is_kept_with_everything(shelf: Shelf) -> None:
 
 def test_a_budget_that_is_spent_pauses_and_a_larger_one_in_the_file_goes_on(shelf: Shelf) -> None:
     shelf.write(budget={"max_usd": 0.0001})
+    assert "does not allow the next batch: the run would pause at once" in shelf("plan").err
     ended = shelf("run", code=1)
+    assert "costs budget set" not in ended.err
+    status = shelf("status").out
+    assert "2 waiting to be sent" in status and "in flight" not in status.split("BOOK")[0]
     assert "is paused (OverBudget: " in ended.err
     assert "Raise budget.max_usd in pages.yaml (now 0.0001), then go on: penstock pages run -c pages.yaml" in ended.err
     shelf.write(budget={"max_usd": 50})
     ended = shelf("run")
     assert "is $50.00 now; it goes on." in ended.err and "✓ 4 of 4 pages" in ended.err
+
+
+def test_a_step_that_fails_and_is_tried_again_is_told(shelf: Shelf) -> None:
+    shelf("run")
+    mark = shelf.library.outputs / ".penstock-pages"
+    ours = mark.read_text()
+    mark.unlink()
+    shelf.library.add(B, 8)
+    told = shelf("run", "--once", code=1)
+    wrong = f"Error: paths.output_dir: {shelf.library.outputs} has no mark (.penstock-pages), though 4 pages were done"
+    assert wrong in told.err and "; the run is tried again in " in told.err and "nothing was due" not in told.err
+    quiet = shelf("run", "--once", "--quiet", code=1)
+    assert quiet.err.startswith(wrong) and len(quiet.err.splitlines()) == 1
+    status = shelf("status").out
+    assert "has no mark" in status and "next try" in status
+    running = shelf.cli.start("pages", "run", "-c", "pages.yaml", "--quiet")
+    shelf.cli.until(lambda: wrong in shelf.cli.log, "the error")
+    running.kill()
+    running.wait()
+    assert shelf.cli.log.count(wrong) == 1
+    mark.write_text("another store's\n")
+    assert "belongs to a run of another store" in shelf("run", code=2).sentence
+    mark.write_text(ours)
+
+
+def test_filters_that_match_nothing_and_a_tree_without_pages(shelf: Shelf) -> None:
+    shelf.write(filters={"target_states": ["Ohoi"]})
+    wrong = f"Error: filters.target_states: no state Ohoi in {shelf.library.labels}; there are Alabama, Ohio; did you"
+    for command in (("plan",), ("run",), ("run", "--once"), ("run", "--dry-run")):
+        assert shelf(*command, code=1).err.startswith(wrong)
+    empty = shelf.cli.file("empty")
+    empty.mkdir()
+    shelf.write(paths={"label_source_dir": empty})
+    assert f"There are no pages in {empty}" in shelf("plan").err
+    ended = shelf("run")
+    assert f"There are no pages in {empty}" in ended.err and "✓" not in ended.err
+
+
+def test_what_is_left_out_is_named_and_a_state_that_is_nowhere_is_refused(shelf: Shelf) -> None:
+    (shelf.library.labels / B / "cover.json").write_text("{}")
+    shelf.library.image(A, 2).unlink()
+    shelf("run", code=1)
+    told = shelf("status")
+    assert f"1 file: {B}/cover.json (no page number" in told.out
+    assert shelf("status", "--json").json["left_out"][0]["path"] == f"{B}/cover.json"
+    for verb in ("retry", "rescan"):
+        refused = shelf(verb, "--state", "Ohoi", code=1).err
+        assert refused.startswith("Error: no state Ohoi in the ledger of this output folder; there are Alabama, Ohio;")
+        assert "no school Harvard of Ohio" in shelf(verb, "--state", "Ohio", "--school", "Harvard", code=1).err
+    (shelf.library.labels / A / "0002.json").unlink()
+    shelf("run")
+    assert "and 1 dead whose label is gone" in shelf("status").out
+
+
+def test_a_prompt_that_this_machines_gemini_cannot_answer_is_told_beforehand(shelf: Shelf) -> None:
+    folder = shelf.cli.file("prompts") / "minutes"
+    folder.mkdir(parents=True)
+    (folder / "1.jinja").write_text("Read the page.")
+    schema = {"type": "object", "properties": {"chair": {"type": "string"}, "votes": {"type": "integer"}}}
+    (folder / "1.schema.json").write_text(json.dumps(schema))
+    shelf.write(prompt={"registry_dir": folder.parent, "name": "minutes"})
+    assert "would fail" not in shelf("plan").err
+    for name in ("PENSTOCK_GEMINI__BASE_URL", "PENSTOCK_GEMINI__API_KEY"):
+        del shelf.cli.environ[name]
+    shelf.cli.environ["PENSTOCK_LOCAL_GEMINI__USE"] = "always"
+    assert "Every page of prompt 'minutes' would fail on this machine's Gemini." in shelf("plan").err
 
 
 def test_a_wrong_configuration_is_told_line_by_line(shelf: Shelf) -> None:
@@ -190,7 +266,8 @@ def test_a_wrong_configuration_is_told_line_by_line(shelf: Shelf) -> None:
     ("command", "told"),
     [
         ("plan -c missing.yaml", "missing.yaml: there is no such file"),
-        ("status", "there is no store"),
+        ("status", "no run yet: penstock pages run -c pages.yaml; the store is .penstock in the folder you stand in"),
+        ("failures --type shema", "--type: there is no type shema; there are api_error, blocked, truncated,"),
         ("retry --school Oberlin", "--school needs --state"),
         ("retry --state Ohio --year 1850", "--year needs --state and --school"),
         ("retry --page Ohio:7", "--page: 'Ohio:7' is no page: it must read state:school:year:page"),

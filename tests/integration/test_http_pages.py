@@ -14,6 +14,8 @@ import pytest
 from PIL import Image
 
 from penstock.pipelines.pages.dashboard.pictures import MOST_KEPT
+from penstock.pipelines.pages.ledger_rows import Totals
+from penstock.pipelines.pages.reading import Overview
 from penstock.pipelines.pages.workflow import pages
 from penstock.service.sections import found_sections
 from tests.support import pages_show
@@ -267,6 +269,18 @@ async def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         ):
             answer = await client.post("/pages/runs", json=sent)
             assert answer.status_code == 422 and answer.json()["errors"][0]["location"] == location, answer.text
+        told = {"max_retrys": 2, "batch_size_limit": 0, "on_dead_page": "wait"}
+        answer = await client.post("/pages/runs", json=body(execution=told, model={"name": 7}))
+        assert {one["location"]: one["message"] for one in answer.json()["errors"]} == {
+            "body.execution.max_retrys": "there is no such key; did you mean execution.max_retries?",
+            "body.execution.batch_size_limit": "must be 1 or more",
+            "body.execution.on_dead_page": "must be 'block' or 'skip'",
+            "body.model.name": "must be text: put it in quotes",
+        }
+        for sent in (None, [], "labels", [BODY]):
+            answer = await client.post("/pages/runs", json=sent)
+            assert (answer.status_code, answer.json()["errors"][0]["location"]) == (422, "body"), sent
+            assert "of which paths must be there" in answer.json()["detail"]
         run = (await client.post("/pages/runs", json=BODY)).json()["run"]["id"]
         for sent in ({"school": "Howard College"}, {"state": "x", "year": 1}, {"key": "k", "state": "s"}, {"dead": 1}):
             assert (await client.post(f"/pages/runs/{run}/retry", json=sent)).status_code == 422, sent
@@ -359,6 +373,54 @@ async def test_the_dashboard_shows_all_of_it_and_asks_what_its_buttons_say(tmp_p
         for path in (f"{place}/books/Ohio/None/1850", f"{place}/pages/nonsense", "/ui/pages/runs/nonesuch",
                      f"{place}/books/Ohio/None/{huge}", f"{place}/batches?before={huge}"):  # fmt: skip
             assert (await client.get(path)).status_code in (404, 422), path
+
+
+@in_a_loop
+async def test_dead_pages_are_said_where_people_look(tmp_path: Path) -> None:
+    async with shelf(tmp_path, roots=[str(tmp_path / "books"), str(tmp_path / "{tenant}")], open_access=False
+                     ) as (api, client):  # fmt: skip
+        client.headers["Accept"] = "text/html"
+        run = await pages_show.fill(api.penstock, tmp_path / "books", books=20, batches=6, style="tiny")
+        place = f"/ui/pages/runs/{run}"
+        dead = (await client.get(f"/pages/runs/{run}", headers={"Accept": "*/*"})).json()["overview"]["dead"]
+        overview = (await client.get("/")).text
+        assert "Nothing needs you" not in overview and f"{dead} pages are dead in library/output" in overview
+        assert f'href="{place}/failures"' in overview
+        assert f'href="{place}"' in (await client.get(f"/ui/jobs/{run}")).text
+        async with api.client(await api.secret("acme", "read", tenant="acme"), Accept="text/html") as acme:
+            assert "dead in" not in (await acme.get("/")).text
+        await api.penstock.engine.write(
+            "UPDATE jobs SET status = 'completed', phase = 'final', finished = created, due = NULL"
+            " WHERE workflow = 'pages'"
+        )
+        for path in ("/ui/pages", place, f"{place}/failures"):
+            assert f"completed, {dead} dead" in (await client.get(path)).text, path
+        assert "pages not read behind them" in (await client.get(place)).text
+
+
+@in_a_loop
+async def test_a_batch_that_was_not_sent_is_not_in_flight(tmp_path: Path) -> None:
+    async with shelf(tmp_path) as (api, client):
+        run = await pages_show.fill(api.penstock, tmp_path / "books", books=20, batches=6, style="tiny")
+        await api.penstock.engine.write("UPDATE pages_batches SET state = 'planned', submitted = NULL WHERE number = 6")
+        told = (await client.get(f"/pages/runs/{run}")).json()["overview"]
+        assert (told["batches_active"], told["batches_planned"]) == (4, 1)
+        client.headers["Accept"] = "text/html"
+        place = f"/ui/pages/runs/{run}"
+        assert "in 3 of 10 batches" in (await client.get(place)).text
+        row = re.search(r'id="batch-6".*?</tr>', (await client.get(f"{place}/batches")).text, re.DOTALL)
+        assert row and "to be sent" in row[0] and "not sent yet" in row[0] and "at Gemini" not in row[0]
+
+
+def test_what_is_left_takes_as_long_as_chains_and_slots_say() -> None:
+    def left(**more: Any) -> float | None:
+        told = {"longest_chain": 200, "batch_seconds": 600.0, "pace": 6000.0, "pages_left": 1_000_000, **more}
+        plain = dict.fromkeys(("batches_active", "batches_ended", "cost", "failed_attempts", "ignored", "wishes"), 0)
+        return Overview(totals=Totals(pages=1_000_000), scanned=None, **plain, **told).seconds_left
+
+    assert left(slots=10, batch_size=100) == 600_000 == left()
+    assert left(slots=10, batch_size=100, pages_left=2_000) == 120_000 == left(pages_left=2_000)
+    assert left(pace=None) == 120_000 and left(batch_seconds=None) is None and left(longest_chain=0) == 0
 
 
 @in_a_loop

@@ -21,7 +21,8 @@ import pytest
 from penstock.engine.errors import Conflict
 from penstock.engine.model import Job
 from penstock.pipelines.pages import outputs, ticking
-from penstock.pipelines.pages.ledger import Failure, Ledger
+from penstock.pipelines.pages.ledger import Ledger
+from penstock.pipelines.pages.ledger_rows import Failure
 from penstock.pipelines.pages.model import Run
 from penstock.pipelines.pages.rules import Judged
 from tests.integration.test_pages_faults import BELIEVED, PATIENT, QUICK, cases, name_of, patience, tempo

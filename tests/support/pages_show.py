@@ -76,7 +76,7 @@ async def fill(app: Penstock, folder: Path, *, books: int = 60, batches: int = 6
     statements = [_row("pages_ledgers", id=ledger, tenant="default", output_dir=str(samples.output),
                        label_dir=str(samples.labels), image_dir=str(samples.images), job="", scope="",
                        on_dead="block", most_failures=4, batches=batches, scanned=now - 40,
-                       created=now - 9000, mark="shown")]  # fmt: skip
+                       created=now - 9000, mark="shown", schema="")]  # fmt: skip
     shelf = [_sampled(samples), *library(rng, books - 1)]
     flying: list[tuple[str, PageIdentifier]] = []
     dead: list[tuple[str, PageIdentifier]] = []

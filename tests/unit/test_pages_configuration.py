@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from penstock.engine.errors import InvalidConfiguration
 from penstock.pipelines.pages.configuration import example_configuration, load_run, run_from_data
-from penstock.pipelines.pages.model import Run
+from penstock.pipelines.pages.generation import SETTINGS, THINKING
+from penstock.pipelines.pages.model import Model, Run
 
 PATHS = "paths: {label_source_dir: labels, image_source_dir: images, output_dir: out}\n"
 
@@ -101,7 +103,7 @@ def test_all_mistakes_are_told_at_once_with_line_and_field(write: Write, tmp_pat
         "run.yaml:11: execution.on_dead_page: must be 'block' or 'skip' (is 'jump')",
         "run.yaml:12: execution.dry_run: must be true or false (is 'maybe')",
         "run.yaml:13: execution.max_retires: there is no such key; did you mean execution.max_retries?",
-        "run.yaml:14: model.generation_config: responseSchema is decided by the prompt: leave it out",
+        "run.yaml:14: model.generation_config.responseSchema: is decided by the prompt: leave it out",
         "run.yaml:15: batch: must have keys of its own: it holds poll_interval_seconds, poll_timeout_seconds, "
         "display_name_prefix",
         "run.yaml:16: budget.max_usd: must be a finite number (is inf)",
@@ -142,6 +144,60 @@ def test_a_key_in_the_wrong_group_is_sent_to_its_own(write: Write) -> None:
 )  # fmt: skip
 def test_a_file_that_is_no_configuration_says_why(write: Write, text: str | bytes, message: str) -> None:
     assert told(write(text))[0].startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("max_ouput_tokens: 3", "max_ouput_tokens: Gemini has no such setting; did you mean max_output_tokens?"),
+        ("maxOuputTokens: 3", "maxOuputTokens: Gemini has no such setting; did you mean maxOutputTokens?"),
+        ("creativity: 1", "creativity: Gemini has no such setting; there are temperature, max_output_tokens,"),
+        ("temperature: 2.5", "temperature: must be a number from 0 to 2 (is '2.5')"),
+        ("temperature: yes", "temperature: must be a number from 0 to 2 (is 'True')"),
+        ("max_output_tokens: 0", "max_output_tokens: must be a whole number, 1 or more (is '0')"),
+        ("stop_sequences: END", "stop_sequences: must be a list of texts"),
+        ("top_k: 3, topK: 3", "topK: stands there twice, in both spellings"),
+        ("thinking_config: 0", "thinking_config: must have keys of its own: includeThoughts, thinkingBudget"),
+        ("thinkingConfig: {thinking_level_: x}", "thinkingConfig.thinking_level_: Gemini has no such setting; did you mean"),
+        ("thinkingConfig: {thinking_budget: -2}", "thinkingConfig.thinking_budget: must be a whole number, -1 or more"),
+        ("candidate_count: 2", "candidate_count: is decided by the prompt: leave it out"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_gemini_does_not_have_is_told_with_its_line(write: Write, config: str, message: str) -> None:
+    (problem,) = told(write(PATHS + f"model:\n  generation_config:\n    {{{config}}}\n"))
+    assert problem.startswith(f"run.yaml:4: model.generation_config.{message}")
+
+
+def test_settings_are_taken_in_either_spelling(write: Write) -> None:
+    config = "{max_output_tokens: 9, topP: 0.5, seed: null, thinking_config: {thinking_budget: 0}}"
+    run = load_run(write(PATHS + f"model: {{generation_config: {config}}}\n"))
+    expected = {"maxOutputTokens": 9, "topP": 0.5, "thinkingConfig": {"thinkingBudget": 0}}
+    assert run.model.generation_config == expected
+    with pytest.raises(ValueError, match=r"max_tokens: Gemini has no such setting; did you mean max_output_tokens\?"):
+        Model(generation_config={"max_tokens": 9})
+
+
+def test_the_settings_are_those_of_googles_library() -> None:
+    from google.genai import types
+
+    def names(model: type[BaseModel]) -> set[str]:
+        return {field.alias or name for name, field in model.model_fields.items()}
+
+    assert set(SETTINGS) == names(types.GenerationConfig)
+    assert set(THINKING) == names(types.ThinkingConfig)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        ("name: minuets", "run.yaml:4: prompt.name: there is no prompt 'minuets' version '1'; there are: course_cat"),
+        ('version: "9"', "run.yaml:3: prompt.name: there is no prompt 'course_catalogue' version '9'; there are: cou"),
+        ("version: ../x", "run.yaml:4: prompt.version: must be letters, digits"),
+    ],
+)
+def test_a_prompt_that_is_not_there_is_told_with_its_line(write: Write, prompt: str, message: str) -> None:
+    (problem,) = told(write(PATHS + f"# which\nprompt:\n  {prompt}\n"))
+    assert problem.startswith(message)
 
 
 def test_aliases_that_would_fill_the_memory_are_refused(write: Write) -> None:

@@ -14,7 +14,8 @@ from bench.pages_makespan import ORDERS, Library, library, simulate
 from penstock import Penstock
 from penstock.engine.engine import Engine
 from penstock.pipelines.pages import rules
-from penstock.pipelines.pages.ledger import Book, Ledger
+from penstock.pipelines.pages.ledger import Ledger
+from penstock.pipelines.pages.ledger_rows import Book
 from penstock.pipelines.pages.model import OnDeadPage
 from penstock.pipelines.pages.rules import Numbering, Ready
 

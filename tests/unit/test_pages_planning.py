@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 from penstock.pipelines.pages.model import Run
-from penstock.pipelines.pages.planning import History, Rounds, Survey, estimate, rounds, survey
+from penstock.pipelines.pages.planning import (
+    Estimate,
+    History,
+    Rounds,
+    Survey,
+    estimate,
+    nothing_matches,
+    pages_until_pause,
+    rounds,
+    survey,
+)
 from penstock.pipelines.pages.prompts.registry import load_prompt
 from penstock.remote.prices import load_prices
 
@@ -75,6 +85,32 @@ def test_filters_and_what_is_no_page(shelf: Shelf) -> None:
     shelf.add("Iowa/B/1850", "1")
     told = survey(shelf.run(filters={"target_states": ["Ohio"], "target_years": {"end": 1899}}))
     assert (told.books, told.pages, told.ignored) == (1, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("filters", "told"),
+    [
+        ({}, None),
+        ({"target_states": ["Ohio", "Ohoi"]}, None),
+        ({"target_years": {"start": 1850}}, None),
+        (
+            {"target_states": ["Ohoi"]},
+            "filters.target_states: no state Ohoi in LABELS; there are Iowa, Ohio; did you mean Ohio?",
+        ),
+        ({"target_states": ["x"]}, "filters.target_states: no state x in LABELS; there are Iowa, Ohio"),
+        ({"target_years": {"end": 1800}}, "filters.target_years: no year to 1800 in LABELS; there are 1849 to 1850"),
+        (
+            {"target_states": ["Iowa"], "target_years": {"start": 1851, "end": 1852}},
+            "filters.target_years: no year from 1851 to 1852 in LABELS; there are 1849",
+        ),
+    ],
+)
+def test_filters_that_let_nothing_through_are_named(shelf: Shelf, filters: object, told: str | None) -> None:
+    assert nothing_matches(shelf.run(filters=filters)) is None, "an empty tree is nobody's mistake"
+    shelf.add("Ohio/A/1850", "1")
+    shelf.add("Iowa/B/1849", "1")
+    wrong = nothing_matches(shelf.run(filters=filters))
+    assert wrong == (None if told is None else told.replace("LABELS", str(shelf.folder / "labels")))
 
 
 @pytest.mark.parametrize(("on_dead", "blocked", "chains"), [("block", 2, {1: 1}), ("skip", 0, {1: 1, 2: 1})])
@@ -166,3 +202,15 @@ def test_a_model_without_a_price_has_no_cost_and_an_answer_no_more_than_is_allow
     cost = estimate(run, load_prompt(run.prompt), told, load_prices(), model="my-model", most_output=8000, now=NOW)
     assert (cost.cost, cost.most, cost.price) == (None, None, None)
     assert (cost.answer, cost.longest_answer) == (700, 700)
+
+
+@pytest.mark.parametrize(
+    ("left", "pages"),
+    [(4000, None), (3999, 100), (1400, 100), (900, 60), (400, 10), (399, 0), (0, 0)],
+)
+def test_a_budget_is_known_to_hold_a_run_up(left: int, pages: int | None) -> None:
+    """A hundred pages in batches of ten, each 10 and at most 40."""
+    told = Survey(pages=100, ready=10, chains=Counter({10: 10}))
+    cost = Estimate("m", 0, 0, cost=1000, most=4000, image=0, words=0, answer=0, longest_answer=0, measured=False,
+                    price=None)  # fmt: skip
+    assert pages_until_pause(told, cost, size=10, left=left) == pages

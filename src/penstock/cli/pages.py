@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
@@ -102,7 +102,7 @@ def samples(call: Invocation, folder: str, books: int, each: int, seed: int) -> 
 @_file
 @click.option("--answer-tokens", type=WholeNumber(1, 1_000_000), metavar="N", help="Tokens an answer will have.")
 @click.pass_obj
-def plan(call: Invocation, file: str | None, answer_tokens: int | None) -> None:
+def plan(call: Invocation, file: str | None, answer_tokens: int | None) -> int:
     """Say what a run would be: pages, batches, money, days.
 
     Walks the folders itself: free, offline, and nothing is stored.
@@ -116,7 +116,7 @@ def plan(call: Invocation, file: str | None, answer_tokens: int | None) -> None:
     asked = asked_of(call, file)
     run = asked.run
 
-    async def main() -> None:
+    async def main() -> int:
         made = await planned(asked, answer_tokens=answer_tokens)
         took, local = made.history.batch_seconds, asked.local
         call.out.data(
@@ -127,15 +127,24 @@ def plan(call: Invocation, file: str | None, answer_tokens: int | None) -> None:
                 **plan_shape(made.survey, made.rounds, made.estimate, batch_seconds=took),
             }
         )
+        if made.unread is not None:
+            call.out.note(made.unread)
+        if made.unmatched is not None:
+            call.out.wrong(made.unmatched)
+            return 1
         if call.json:
-            return
-        show_plan(call.out, asked.name, run, made.survey, made.rounds, made.estimate, took=took, local=local)
+            return 0
+        spent = made.history.spent
+        show_plan(
+            call.out, asked.name, run, made.survey, made.rounds, made.estimate, took=took, spent=spent, local=local
+        )
         if made.survey.to_do or made.survey.flying:
             call.out.remark(f"Next: {asked.command('run')}")
         elif made.survey.pages:
             call.out.remark("There is nothing to do.")
+        return 0
 
-    sessions.run(main())
+    return sessions.run(main())
 
 
 @pages.command()
@@ -151,7 +160,7 @@ def run(call: Invocation, file: str | None, once: bool, no_wait: bool, dry_run: 
     Does the work in this process until it is done; where a worker is alive it only watches. Ctrl-C leaves what was
     sent to Gemini running, and the same command goes on with it.
     """
-    from penstock.cli import pages_run, sessions
+    from penstock.cli import pages_plan, pages_run, sessions
     from penstock.cli.pages_asked import asked_of
     from penstock.engine.errors import InvalidRequest
 
@@ -159,59 +168,22 @@ def run(call: Invocation, file: str | None, once: bool, no_wait: bool, dry_run: 
         raise click.UsageError("--once and --no-wait exclude each other")
     asked = asked_of(call, file)
     if dry_run or asked.run.execution.dry_run:
-        return _dry_run(asked, limit, told_by_file=not dry_run)
+        return pages_plan.dry_run(asked, limit, told_by_file=not dry_run)
 
     async def main() -> int:
         async with sessions.opened(asked.settings, with_app=True) as app:
             if (once or no_wait) and sessions.store_url(app, asked.settings) == "memory://":
                 raise InvalidRequest("memory:// is gone with this process: leave out --once and --no-wait")
+            if await pages_run.matches_nothing(asked, app):
+                return 1
+            if once and (code := await pages_run.nothing_to_do(asked, app)) is not None:
+                return code
+            if lacking := pages_plan.no_local_reader(asked):
+                call.out.note(lacking)
             told = await pages_run.start(asked, app)
             if no_wait:
-                return await _left_to_a_worker(asked, app, told.job_id, created=told.created)
+                return await pages_run.left_to_a_worker(asked, app, told.job_id, created=told.created)
             return await (pages_run.once if once else pages_run.run_here)(asked, app, told)
-
-    return sessions.run(main())
-
-
-async def _left_to_a_worker(asked: Asked, app: Penstock, job_id: str, *, created: bool) -> int:
-    from penstock.cli import sessions
-    from penstock.cli.pages_run import result_of
-    from penstock.pipelines.pages import reading
-
-    out = asked.call.out
-    job = await app.job(job_id)
-    told = await reading.overview(app.engine, asked.ledger)
-    out.data(result_of(job, told, created=created))
-    out.tell(f"Run {job.id} is {job.status}." if created else f"Run {job.id} exists already, and is {job.status}.")
-    if not job.final and (lack := await sessions.lack(app, job.workflow, job.queue)):
-        out.note(f"{lack}: start one with `{asked.worker()}`, or run it here: {asked.command('run')}")
-    else:
-        out.remark(f"How far it is: {asked.command('status')}")
-    return 0
-
-
-def _dry_run(asked: Asked, limit: int, *, told_by_file: bool) -> int:
-    from penstock.cli import sessions
-    from penstock.cli.output import harmless
-    from penstock.cli.pages_plan import planned
-    from penstock.cli.pages_views import many
-
-    async def main() -> int:
-        made = await planned(asked, first=limit)
-        out, told = asked.call.out, made.survey
-        first = [{"key": key, "waiting": waiting} for key, waiting in told.next_pages]
-        out.data({"dry_run": True, "pages": told.pages, "done": told.done, "ready": told.ready, "first": first})
-        for key, _ in told.next_pages:
-            out.result(harmless(key))
-        why = " (execution.dry_run: true)" if told_by_file else ""
-        if told.ready > len(first):
-            out.remark(f"and {told.ready - len(first)} more: --limit {min(told.ready, 10_000)}")
-        batches = -(-told.ready // asked.run.execution.batch_size_limit)
-        slots = min(batches, asked.run.execution.max_concurrent_batches)
-        out.remark(
-            f"{many(told.ready, 'page')} could be sent now, in {many(slots, 'batch')} at once; nothing was sent{why}."
-        )
-        return 0
 
     return sessions.run(main())
 
@@ -228,6 +200,7 @@ def status(call: Invocation, run_id: str | None, file: str | None) -> None:
     from penstock.cli import sessions
     from penstock.cli.pages_asked import looking
     from penstock.cli.pages_shapes import batch_shape, book_shape, overview_shape
+    from penstock.cli.pages_told import left_out, overview
     from penstock.cli.pages_views import show_status
     from penstock.pipelines.pages import reading
     from penstock.shapes import summary
@@ -235,7 +208,8 @@ def status(call: Invocation, run_id: str | None, file: str | None) -> None:
     async def main() -> None:
         async with looking(call, run_id, file) as (app, asked, job):
             engine = app.engine
-            told = await reading.overview(engine, asked.ledger)
+            told = await overview(engine, asked.ledger)
+            ignored = await left_out(engine, asked.ledger)
             batches = await reading.batches(engine, asked.ledger, active=True, limit=SHOWN_BATCHES)
             books = await reading.books(engine, asked.ledger, only="open", limit=SHOWN_BOOKS)
             call.out.data(
@@ -245,11 +219,13 @@ def status(call: Invocation, run_id: str | None, file: str | None) -> None:
                     "overview": overview_shape(told),
                     "batches": [batch_shape(batch) for batch in batches],
                     "books": [book_shape(book) for book in books],
+                    "left_out": [{"path": path, "reason": reason} for path, reason in ignored],
                 }
             )
             if call.json:
                 return
-            show_status(call.out, job, asked.run, told, batches, books, await engine.store.now(), local=asked.local)
+            now = await engine.store.now()
+            show_status(call.out, job, asked.run, told, batches, books, ignored, now, local=asked.local)
             if len(books) == SHOWN_BOOKS:
                 call.out.remark(f"These are the first {SHOWN_BOOKS} books that are not done.")
             if not job.final and (lack := await sessions.lack(app, job.workflow, job.queue)):
@@ -287,11 +263,15 @@ def failures(
     from penstock.cli.pages_shapes import attempt_shape
     from penstock.cli.pages_views import many, show_failures, show_groups
     from penstock.pipelines.pages import reading
+    from penstock.pipelines.pages.rules import FailureType
 
     if as_csv and call.json:
         raise click.UsageError("--csv and --json exclude each other")
     if by is not None and (kind is not None or state is not None or before is not None):
         raise click.UsageError("--by counts all of them: leave out --type, --state and --before")
+    known = get_args(FailureType)
+    if kind is not None and kind not in known:
+        raise click.UsageError(f"--type: there is no type {kind}; there are {', '.join(known)}")
 
     async def main() -> None:
         async with looking(call, run_id, file) as (app, asked, _):
@@ -372,7 +352,7 @@ def retry(
     year: int | None,
     key: str | None,
     dry_run: bool,
-) -> None:
+) -> int:
     """Let dead pages be tried again.
 
     All of them, or those of a state, a school, a year, or one page. Their failures are counted from nothing.
@@ -384,8 +364,10 @@ def retry(
 
     detail = _detail(state, school, year, key)
 
-    async def main() -> None:
+    async def main() -> int:
         async with looking(call, run_id, file, acting=True) as (app, asked, job):
+            if await _is_nowhere(asked, app, detail):
+                return 1
             count = await asking.retry(app, job, detail, dry_run=True)
             if count and not dry_run:
                 job = await _awake(asked, app, job)
@@ -398,8 +380,9 @@ def retry(
             else:
                 call.out.tell(f"{many(count, 'dead page')} will be tried again.")
                 await _who_grants_it(asked, app, job)
+            return 0
 
-    sessions.run(main())
+    return sessions.run(main())
 
 
 @pages.command()
@@ -409,7 +392,7 @@ def retry(
 @click.pass_obj
 def rescan(
     call: Invocation, run_id: str | None, file: str | None, state: str | None, school: str | None, year: int | None
-) -> None:
+) -> int:
     """Let the folders be read again, whatever their times say.
 
     A run notices by itself what is added or removed; this is for file systems whose folders do not tell.
@@ -420,15 +403,29 @@ def rescan(
 
     detail = _detail(state, school, year, None)
 
-    async def main() -> None:
+    async def main() -> int:
         async with looking(call, run_id, file, acting=True) as (app, asked, job):
+            if await _is_nowhere(asked, app, detail):
+                call.out.remark("  What is new is found by looking at everything, without --state.")
+                return 1
             job = await _awake(asked, app, job)
             await asking.rescan(app, job, detail, actor=call.who)
             call.out.data({"run": job.id, "state": state, "school": school, "year": year})
             call.out.tell(f"{'/'.join(str(part) for part in detail.values()) or 'Everything'} will be looked at again.")
             await _who_grants_it(asked, app, job)
+            return 0
 
-    sessions.run(main())
+    return sessions.run(main())
+
+
+async def _is_nowhere(asked: Asked, app: Penstock, detail: dict[str, Any]) -> bool:
+    """Whether no book is meant, which is said: a wish for it would be granted, and nothing would come of it."""
+    from penstock.cli.pages_told import not_in_ledger
+
+    wrong = await not_in_ledger(app.engine, asked.ledger, detail)
+    if wrong is not None:
+        asked.call.out.wrong(wrong)
+    return wrong is not None
 
 
 def _detail(state: str | None, school: str | None, year: int | None, key: str | None) -> dict[str, Any]:
@@ -461,11 +458,12 @@ async def _awake(asked: Asked, app: Penstock, job: Job) -> Job:
 
 async def _who_grants_it(asked: Asked, app: Penstock, job: Job) -> None:
     from penstock.cli import sessions
+    from penstock.engine.errors import OverBudget
 
     if job.status == "paused":
-        asked.call.out.note(
-            f"Run {job.id} is paused: the wish is kept until it goes on, `penstock jobs resume {job.id}`"
-        )
+        parked = (job.reason or "").startswith(OverBudget.__name__)
+        how = f"how: {asked.command('status')}" if parked else f"`penstock jobs resume {job.id}`"
+        asked.call.out.note(f"Run {job.id} is paused: the wish is kept until it goes on, {how}")
     elif lack := await sessions.lack(app, job.workflow, job.queue):
         asked.call.out.note(f"{lack}: the wish is kept. Go on: {asked.command('run')}")
     else:

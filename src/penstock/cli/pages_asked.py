@@ -14,7 +14,9 @@ from penstock.app import Penstock
 from penstock.builtin import uses_own_gemini
 from penstock.cli import sessions
 from penstock.cli.command import Invocation
+from penstock.cli.output import without_password
 from penstock.cli.pages import DEFAULT
+from penstock.cli.schema_state import schema_state
 from penstock.config import Settings
 from penstock.engine.errors import InvalidConfiguration, NotFound
 from penstock.engine.model import Job
@@ -22,7 +24,6 @@ from penstock.pipelines.pages import asking
 from penstock.pipelines.pages.configuration import load_run
 from penstock.pipelines.pages.ledger import ledger_id
 from penstock.pipelines.pages.model import Run, Task
-from penstock.pipelines.pages.prompts.registry import load_prompt
 from penstock.pipelines.pages.workflow import pages
 from penstock.service.beginning import same_flags
 
@@ -89,9 +90,7 @@ def _named(call: Invocation, file: str | None) -> str:
 
 def _loaded(call: Invocation, name: str) -> Run:
     try:
-        run = load_run(Path(name))
-        load_prompt(run.prompt)
-        return run
+        return load_run(Path(name))
     except InvalidConfiguration as error:
         lines = str(error).splitlines()
         if len(lines) == 1:
@@ -110,6 +109,10 @@ async def looking(
         raise click.UsageError("name the run by its id or by its configuration, not by both")
     asked = None if run_id is not None else asked_of(call, file)
     settings = call.settings() if asked is None else asked.settings
+    # An app may bring a store of its own.
+    by_app = settings.app is not None and (acting or settings.source("app") == "--app")
+    if asked is not None and not by_app and (await schema_state(settings.store)).revision is None:
+        raise NotFound(f"no run yet: {asked.command('run')}; {_whereabouts(settings)}")
     async with sessions.opened(settings, with_app=acting, must_exist=True) as app:
         if acting:
             check_pipeline(app)
@@ -119,5 +122,14 @@ async def looking(
             return
         last = await asking.last_run(app, asked.run.paths.output_dir)
         if last is None:
-            raise NotFound(f"nothing was run for {asked.run.paths.output_dir} yet: {asked.command('run')}")
+            raise NotFound(
+                f"no run yet for {asked.run.paths.output_dir}: {asked.command('run')}; {_whereabouts(settings)}"
+            )
         yield app, asked, last
+
+
+def _whereabouts(settings: Settings) -> str:
+    """Where runs are known: who stands in another folder looks into another store."""
+    if settings.source("store") is None and settings.source("home") is None:
+        return f"the store is {settings.home} in the folder you stand in"
+    return f"the store is {without_password(settings.store)}"

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from penstock.app import Penstock
 from penstock.builtin import gemini_place
 from penstock.cli import sessions
-from penstock.cli.output import Output
+from penstock.cli.output import Output, harmless
 from penstock.cli.pages_asked import Asked
+from penstock.cli.pages_views import many
 from penstock.cli.schema_state import schema_state
 from penstock.engine.errors import PenstockError
 from penstock.pipelines.pages.planning import (
@@ -68,8 +69,8 @@ async def planned(asked: Asked, *, first: int = 0, answer_tokens: int | None = N
 
 
 def no_local_reader(asked: Asked) -> str | None:
-    """Why the Gemini on this machine could not answer what the prompt asks, where that is already known. Those that ship
-    have readers that ship with them."""
+    """Why the Gemini on this machine could not answer what the prompt asks, where that is known beforehand. The prompts
+    that ship have their readers."""
     told = asked.run.prompt
     if not asked.local or asked.settings.local_gemini.backend != "local" or told.registry_dir is None:
         return None
@@ -82,6 +83,32 @@ def no_local_reader(asked: Asked) -> str | None:
     except CannotAnswer as error:
         return f"Every page of prompt {told.name!r} would fail on this machine's Gemini. {error}"
     return None
+
+
+def dry_run(asked: Asked, limit: int, *, told_by_file: bool) -> int:
+    """Say which pages would be sent first, and send nothing."""
+
+    async def main() -> int:
+        made = await planned(asked, first=limit)
+        out, told = asked.call.out, made.survey
+        first = [{"key": key, "waiting": waiting} for key, waiting in told.next_pages]
+        out.data({"dry_run": True, "pages": told.pages, "done": told.done, "ready": told.ready, "first": first})
+        if made.unmatched is not None:
+            out.wrong(made.unmatched)
+            return 1
+        for key, _ in told.next_pages:
+            out.result(harmless(key))
+        why = " (execution.dry_run: true)" if told_by_file else ""
+        if told.ready > len(first):
+            out.remark(f"and {told.ready - len(first)} more: --limit {min(told.ready, 10_000)}")
+        batches = -(-told.ready // asked.run.execution.batch_size_limit)
+        slots = min(batches, asked.run.execution.max_concurrent_batches)
+        out.remark(
+            f"{many(told.ready, 'page')} could be sent now, in {many(slots, 'batch')} at once; nothing was sent{why}."
+        )
+        return 0
+
+    return sessions.run(main())
 
 
 async def looked_at(asked: Asked, app: Penstock) -> Survey:

@@ -120,6 +120,22 @@ async def run_here(asked: Asked, app: Penstock, told: Submitted) -> int:
     return await ended(asked, app, job, created=told.created)
 
 
+async def left_to_a_worker(asked: Asked, app: Penstock, job_id: str, *, created: bool) -> int:
+    """Say how it stands, and who would do the work."""
+    out = asked.call.out
+    job = await app.job(job_id)
+    told = await overview(app.engine, asked.ledger)
+    out.data(result_of(job, told, created=created))
+    out.tell(f"Run {job.id} is {job.status}." if created else f"Run {job.id} exists already, and is {job.status}.")
+    if words := trouble_text(job, await app.engine.store.now()):
+        out.wrong(words)
+    if not job.final and (lack := await sessions.lack(app, job.workflow, job.queue)):
+        out.note(f"{lack}: start one with `{asked.worker()}`, or run it here: {asked.command('run')}")
+    else:
+        out.remark(f"How far it is: {asked.command('status')}")
+    return 0
+
+
 async def ended(asked: Asked, app: Penstock, job: Job, *, created: bool, did: dict[str, Any] | None = None) -> int:
     """Say how the run ended. 1 where not every page is read."""
     told = await overview(app.engine, asked.ledger)
@@ -147,7 +163,7 @@ async def _resting(
         if most is not None and f"budget job:{job.id}" in job.reason:
             out.remark(f"  Raise budget.max_usd in {asked.name} (now {most:g}), then go on: {asked.command('run')}")
         else:
-            out.remark(f"  Then go on: penstock jobs resume {job.id} && {asked.command('run')}")
+            out.remark(f"  Raise that budget, then go on: {asked.command('run')}")
     elif job.reason is not None and job.reason.startswith("Ambiguous"):
         out.remark("  Decide about the call: penstock calls list --state quarantined")
     else:

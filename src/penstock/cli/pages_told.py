@@ -75,7 +75,7 @@ async def not_in_ledger(engine: Engine, ledger: str, detail: dict[str, Any]) -> 
     state = str(detail["state"])
     there = [name for (name,) in await read("SELECT DISTINCT state FROM pages_books WHERE ledger = :ledger")]
     if state not in there:
-        return f"{no_such_state([state], there)} in the ledger of this output folder"
+        return no_such_state([state], there, "the ledger of this output folder")
     if len(named) > 1 and not await reading.books(engine, ledger, state=state, school=detail["school"], limit=1):
         return f"no school {detail['school']} of {state} in the ledger of this output folder"
     return f"no year {detail['year']} of {detail['school']}, {state} in the ledger of this output folder"

@@ -20,7 +20,8 @@ from penstock.engine.context import Context
 from penstock.engine.errors import Transient
 from penstock.gemini import Row, lost_file, rows_in
 from penstock.pipelines.pages import outputs, rules
-from penstock.pipelines.pages.ledger import LONGEST_KEPT, BatchRow, Book, Failure, Flight, Ledger
+from penstock.pipelines.pages.ledger import LONGEST_KEPT, Ledger
+from penstock.pipelines.pages.ledger_rows import BatchRow, Book, Failure, Flight
 from penstock.pipelines.pages.model import BatchResult, PageIdentifier, Run
 from penstock.pipelines.pages.prompts.registry import LoadedPrompt
 from penstock.pipelines.pages.walk import UNKNOWN

@@ -18,7 +18,8 @@ from pydantic_core import from_json, to_json
 
 from penstock.engine.identity import made_storable
 from penstock.pipelines.pages import rules
-from penstock.pipelines.pages.model import OnDeadPage, PageIdentifier
+from penstock.pipelines.pages.ledger_rows import BatchRow, Book, Failure, Flight, Totals
+from penstock.pipelines.pages.model import OnDeadPage
 from penstock.pipelines.pages.rules import Head, Numbering, Strikes
 from penstock.pipelines.pages.walk import UNKNOWN, Known, Sighting
 
@@ -40,82 +41,6 @@ class Desk(Protocol):
 def ledger_id(output_dir: Path) -> str:
     """The same for the same folder, whoever asks."""
     return hashlib.sha256(str(output_dir).encode("utf-8", "surrogateescape")).hexdigest()[:20]
-
-
-@dataclass(slots=True)
-class Book:
-    """One row of `pages_books`, and whether it was changed here."""
-
-    book: str
-    state: str
-    school: str
-    year: int
-    numbering: Numbering
-    states: str
-    served: int = 0
-    label_seen: int = 0
-    output_seen: int = 0
-    new: bool = False
-
-    def page(self, number: int) -> PageIdentifier:
-        name = self.numbering.name(number)
-        return PageIdentifier(state=self.state, school=self.school, year=self.year, page=number, name=name)
-
-    def change(self, changes: dict[int, str]) -> None:
-        self.states = rules.changed(self.numbering, self.states, changes)
-
-
-@dataclass(slots=True, frozen=True)
-class BatchRow:
-    """A batch that has not ended."""
-
-    number: int
-    job: str
-    call: str | None
-    state: str
-    size: int
-    created: float
-    model: str
-    prompt: str
-    version: str
-    generation: str
-
-
-@dataclass(slots=True, frozen=True)
-class Flight:
-    """A page in flight: which batch it is in, and what its request was made of."""
-
-    book: str
-    number: int
-    key: str
-    batch: int
-    image: str
-    context: str | None
-    without: str | None
-
-
-@dataclass(slots=True, frozen=True)
-class Totals:
-    books: int = 0
-    pages: int = 0
-    done: int = 0
-    flying: int = 0
-    dead: int = 0
-    found: int = 0
-    ready: int = 0
-
-
-@dataclass(slots=True, frozen=True)
-class Failure:
-    """One failed attempt at a page, as it is kept."""
-
-    page: PageIdentifier
-    book: str
-    batch: int
-    kind: rules.FailureType
-    message: str
-    raw: str | None = None
-    parsed: str | None = None
 
 
 def called(number: int) -> str:

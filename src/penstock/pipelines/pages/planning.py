@@ -137,22 +137,22 @@ def nothing_matches(run: Run) -> str | None:
         return None
     where = run.paths.label_source_dir
     if wanted is not None and not states.intersection(wanted):
-        return f"filters.target_states: {no_such_state(wanted, states)} in {where}"
+        return f"filters.target_states: {no_such_state(wanted, states, str(where))}"
     if seen:
         bounds = [f"from {years.start}"] if years.start is not None else []
         bounds += [f"to {years.end}"] if years.end is not None else []
         there = f"{min(seen)} to {max(seen)}" if len(seen) > 1 else str(min(seen))
-        return f"filters.target_years: no year {' '.join(bounds)}; there are {there} in {where}"
+        return f"filters.target_years: no year {' '.join(bounds)} in {where}; there are {there}"
     return None
 
 
-def no_such_state(wanted: Iterable[str], there: Iterable[str]) -> str:
-    """`no state Ohoi; there are Ohio, Vermont (did you mean Ohio?)`"""
+def no_such_state(wanted: Iterable[str], there: Iterable[str], where: str) -> str:
+    """`no state Ohoi in labels; there are Ohio, Vermont; did you mean Ohio?`"""
     named, known = list(wanted), sorted(there)
     near = [close for name in named for close in difflib.get_close_matches(name, known, n=1, cutoff=0.6)]
     shown = [*known[:MOST_NAMED], *([f"and {len(known) - MOST_NAMED} more"] if len(known) > MOST_NAMED else [])]
-    asked = f" (did you mean {', '.join(dict.fromkeys(near))}?)" if near else ""
-    return f"no state {' or '.join(named[:MOST_NAMED])}; there are {', '.join(shown) or 'none'}{asked}"
+    asked = f"; did you mean {', '.join(dict.fromkeys(near))}?" if near else ""
+    return f"no state {' or '.join(named[:MOST_NAMED])} in {where}; there are {', '.join(shown) or 'none'}{asked}"
 
 
 def survey(

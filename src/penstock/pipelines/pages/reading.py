@@ -15,7 +15,8 @@ from penstock.engine.engine import Engine
 from penstock.engine.errors import InvalidRequest, NotFound
 from penstock.pipelines.pages import rules
 from penstock.pipelines.pages.images import find_image
-from penstock.pipelines.pages.ledger import Ledger, Totals
+from penstock.pipelines.pages.ledger import Ledger
+from penstock.pipelines.pages.ledger_rows import Totals
 from penstock.pipelines.pages.model import PageIdentifier, Run
 from penstock.pipelines.pages.prompts.context import PageContext, context_of, split_provenance
 from penstock.pipelines.pages.rules import Numbering

@@ -17,8 +17,9 @@ from penstock.engine.errors import Transient
 from penstock.gemini import BatchRequest, BatchRow, Transfers, file, generate_request
 from penstock.pipelines.pages import rules
 from penstock.pipelines.pages.images import UnreadableImage, find_image, image_mime, image_problem, readable
-from penstock.pipelines.pages.ledger import BatchRow as Batch
-from penstock.pipelines.pages.ledger import Book, Failure, Flight, Ledger
+from penstock.pipelines.pages.ledger import Ledger
+from penstock.pipelines.pages.ledger_rows import BatchRow as Batch
+from penstock.pipelines.pages.ledger_rows import Book, Failure, Flight
 from penstock.pipelines.pages.model import PageIdentifier, Run
 from penstock.pipelines.pages.outputs import read
 from penstock.pipelines.pages.prompts.context import PageContext, context_of, split_provenance

@@ -10,7 +10,8 @@ from typing import Any
 from penstock.engine.context import Context
 from penstock.engine.errors import InvalidRequest, Permanent
 from penstock.pipelines.pages import rules
-from penstock.pipelines.pages.ledger import Book, Ledger
+from penstock.pipelines.pages.ledger import Ledger
+from penstock.pipelines.pages.ledger_rows import Book
 from penstock.pipelines.pages.model import Task
 from penstock.pipelines.pages.prompts.registry import LoadedPrompt
 from penstock.pipelines.pages.walk import UNKNOWN
