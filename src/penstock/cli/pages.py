@@ -199,8 +199,9 @@ def status(call: Invocation, run_id: str | None, file: str | None) -> None:
     """
     from penstock.cli import sessions
     from penstock.cli.pages_asked import looking
+    from penstock.cli.pages_run import way_on
     from penstock.cli.pages_shapes import batch_shape, book_shape, overview_shape
-    from penstock.cli.pages_told import left_out, overview
+    from penstock.cli.pages_told import left_out, open_books, overview
     from penstock.cli.pages_views import show_status
     from penstock.pipelines.pages import reading
     from penstock.shapes import summary
@@ -211,7 +212,7 @@ def status(call: Invocation, run_id: str | None, file: str | None) -> None:
             told = await overview(engine, asked.ledger)
             ignored = await left_out(engine, asked.ledger)
             batches = await reading.batches(engine, asked.ledger, active=True, limit=SHOWN_BATCHES)
-            books = await reading.books(engine, asked.ledger, only="open", limit=SHOWN_BOOKS)
+            books = await open_books(engine, asked.ledger, SHOWN_BOOKS)
             call.out.data(
                 {
                     "run": summary(job),
@@ -228,7 +229,9 @@ def status(call: Invocation, run_id: str | None, file: str | None) -> None:
             show_status(call.out, job, asked.run, told, batches, books, ignored, now, local=asked.local)
             if len(books) == SHOWN_BOOKS:
                 call.out.remark(f"These are the first {SHOWN_BOOKS} books that are not done.")
-            if not job.final and (lack := await sessions.lack(app, job.workflow, job.queue)):
+            if job.status == "paused":
+                call.out.note(way_on(asked, job))
+            elif not job.final and (lack := await sessions.lack(app, job.workflow, job.queue)):
                 call.out.note(f"{lack}: go on with `{asked.command('run')}`")
             elif told.totals.dead:
                 call.out.remark(f"Why pages are dead: {asked.command('failures')}")

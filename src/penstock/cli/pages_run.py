@@ -158,17 +158,21 @@ async def _resting(
     out.data(result_of(job, told, created=created, did=did))
     why = paused_because(job) or "somebody asked"
     out.wrong(f"run {job.id} is paused ({harmless(why)}); {done_text(told)} done")
-    if job.reason is not None and job.reason.startswith(OverBudget.__name__) and "nobody knows what" not in job.reason:
-        most = asked.run.budget.max_usd
-        if most is not None and f"budget job:{job.id}" in job.reason:
-            out.remark(f"  Raise budget.max_usd in {asked.name} (now {most:g}), then go on: {asked.command('run')}")
-        else:
-            out.remark(f"  Raise that budget, then go on: {asked.command('run')}")
-    elif job.reason is not None and job.reason.startswith("Ambiguous"):
-        out.remark("  Decide about the call: penstock calls list --state quarantined")
-    else:
-        out.remark(f"  Let it go on: penstock jobs resume {job.id} && {asked.command('run')}")
+    out.remark(f"  {way_on(asked, job)}")
     return 1
+
+
+def way_on(asked: Asked, job: Job) -> str:
+    """What lets a run go on that is paused; one way, the one that lasts."""
+    why = job.reason or ""
+    if why.startswith(OverBudget.__name__) and "nobody knows what" not in why:
+        most = asked.run.budget.max_usd
+        if most is not None and f"budget job:{job.id}" in why:
+            return f"Raise budget.max_usd in {asked.name} (now {most:g}), then go on: {asked.command('run')}"
+        return f"Raise that budget, then go on: {asked.command('run')}"
+    if why.startswith("Ambiguous"):
+        return "Decide about the call: penstock calls list --state quarantined"
+    return f"Let it go on: penstock jobs resume {job.id} && {asked.command('run')}"
 
 
 async def _left(asked: Asked, app: Penstock, job_id: str) -> None:
@@ -178,6 +182,8 @@ async def _left(asked: Asked, app: Penstock, job_id: str) -> None:
     if job.final:
         click.echo(f"Run {job.id} is {job.status}.", err=True)
         return
+    if words := trouble_text(job, await app.engine.store.now()):
+        asked.call.out.wrong(words)
     active = told.batches_active
     if active:
         it_goes = "goes on at Gemini and is kept" if active == 1 else "go on at Gemini and are kept"

@@ -13,7 +13,7 @@ from penstock.engine.errors import Transient
 from penstock.engine.model import Job
 from penstock.pipelines.pages import reading
 from penstock.pipelines.pages.planning import no_such_state
-from penstock.pipelines.pages.reading import Overview
+from penstock.pipelines.pages.reading import BookRow, Overview
 from penstock.times import ago
 
 SHOWN_LEFT_OUT = 5
@@ -56,6 +56,19 @@ async def overview(engine: Engine, ledger: str) -> Told:
         # One with an output that nobody has looked at yet is dead only until somebody does.
         labels_gone=max(dead - totals.dead, 0) if not totals.found else 0,
     )
+
+
+async def open_books(engine: Engine, ledger: str, most: int) -> list[BookRow]:
+    """The first books that are not done; what waits to be sent is not in flight."""
+    unsent = dict(
+        await reading.ledger_of(engine, ledger).read(
+            "SELECT f.book, COUNT(*) FROM pages_flights f JOIN pages_batches b"
+            " ON b.ledger = f.ledger AND b.number = f.batch"
+            " WHERE f.ledger = :ledger AND b.state = 'planned' GROUP BY f.book"
+        )
+    )
+    found = await reading.books(engine, ledger, only="open", limit=most)
+    return [dataclasses.replace(book, flying=max(book.flying - unsent.get(book.book, 0), 0)) for book in found]
 
 
 async def left_out(engine: Engine, ledger: str) -> list[tuple[str, str]]:

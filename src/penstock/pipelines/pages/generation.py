@@ -93,9 +93,15 @@ def _wrong(config: Mapping[str, Any], known: tuple[str, ...]) -> list[Problem]:
         elif plain in _CHECKS and value is not None:
             fits, message = _CHECKS[plain]
             if not fits(value):
-                problems.append(((name,), f"{message} (is {str(value)[:80]!r})"))
+                problems.append(((name,), f"{message} (is {_shown(value)})"))
         seen.add(plain)
     return problems
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value[:80]) if isinstance(value, str) else str(value)[:80]
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> str:
