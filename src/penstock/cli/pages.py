@@ -209,7 +209,7 @@ def status(call: Invocation, run_id: str | None, file: str | None) -> None:
     async def main() -> None:
         async with looking(call, run_id, file) as (app, asked, job):
             engine = app.engine
-            told = await overview(engine, asked.ledger)
+            told = await overview(engine, asked.ledger, asked.run)
             ignored = await left_out(engine, asked.ledger)
             batches = await reading.batches(engine, asked.ledger, active=True, limit=SHOWN_BATCHES)
             books = await open_books(engine, asked.ledger, SHOWN_BOOKS)

@@ -59,7 +59,7 @@ class PagesWaiting(Waiting):
 
     async def _read(self, job: Job) -> None:
         engine, watched = self.app.engine, self.watched
-        watched.overview = await overview(engine, self.ledger)
+        watched.overview = await overview(engine, self.ledger, Task.model_validate(job.payload).run)
         if self.out.live:
             watched.batches = await reading.batches(engine, self.ledger, active=True, limit=20)
             watched.books = await reading.books(engine, self.ledger, only="flying", limit=6)
@@ -124,7 +124,7 @@ async def left_to_a_worker(asked: Asked, app: Penstock, job_id: str, *, created:
     """Say how it stands, and who would do the work."""
     out = asked.call.out
     job = await app.job(job_id)
-    told = await overview(app.engine, asked.ledger)
+    told = await overview(app.engine, asked.ledger, asked.run)
     out.data(result_of(job, told, created=created))
     out.tell(f"Run {job.id} is {job.status}." if created else f"Run {job.id} exists already, and is {job.status}.")
     if words := trouble_text(job, await app.engine.store.now()):
@@ -138,7 +138,7 @@ async def left_to_a_worker(asked: Asked, app: Penstock, job_id: str, *, created:
 
 async def ended(asked: Asked, app: Penstock, job: Job, *, created: bool, did: dict[str, Any] | None = None) -> int:
     """Say how the run ended. 1 where not every page is read."""
-    told = await overview(app.engine, asked.ledger)
+    told = await overview(app.engine, asked.ledger, asked.run)
     asked.call.out.data(result_of(job, told, created=created, did=did))
     show_ended(asked.call.out, job, told, asked.run, asked.commands, local=asked.local)
     return 0 if job.status == "completed" and told.totals.done == told.totals.pages else 1
@@ -154,7 +154,7 @@ async def _resting(
     """The run is paused: what helps depends on why."""
     out = asked.call.out
     job = await app.job(job_id)
-    told = await overview(app.engine, asked.ledger)
+    told = await overview(app.engine, asked.ledger, asked.run)
     out.data(result_of(job, told, created=created, did=did))
     why = paused_because(job) or "somebody asked"
     out.wrong(f"run {job.id} is paused ({harmless(why)}); {done_text(told)} done")
@@ -178,7 +178,7 @@ def way_on(asked: Asked, job: Job) -> str:
 async def _left(asked: Asked, app: Penstock, job_id: str) -> None:
     """After Ctrl-C: what goes on without us, and how to go on with the rest."""
     job = await app.job(job_id)
-    told = await overview(app.engine, asked.ledger)
+    told = await overview(app.engine, asked.ledger, asked.run)
     if job.final:
         click.echo(f"Run {job.id} is {job.status}.", err=True)
         return
@@ -197,7 +197,7 @@ async def once(asked: Asked, app: Penstock, told: Submitted) -> int:
     """One pass, for cron: look after the batches, take in what has ended, fill the slots, and leave."""
     out = asked.call.out
     job = await app.job(told.job_id)
-    before = await overview(app.engine, asked.ledger)
+    before = await overview(app.engine, asked.ledger, asked.run)
     if not job.final and await sessions.alive(app, job.workflow, job.queue):
         out.note("A worker is alive and does the work: there is nothing to do here.")
         out.data(result_of(job, before, created=told.created, did=_did(before, before)))
@@ -215,7 +215,7 @@ async def once(asked: Asked, app: Penstock, told: Submitted) -> int:
                 break
     finally:
         await app.engine.drain(asked.settings.grace)
-    after = await overview(app.engine, asked.ledger)
+    after = await overview(app.engine, asked.ledger, asked.run)
     did = _did(before, after)
     if any(did.values()) or not trouble(job):
         out.remark(_did_text(did, after))
@@ -242,7 +242,7 @@ async def nothing_to_do(asked: Asked, app: Penstock) -> int | None:
     last = await asking.last_run(app, asked.run.paths.output_dir)
     if last is None or last.status != "completed" or Task.model_validate(last.payload).run != asked.run:
         return None
-    told = await overview(app.engine, asked.ledger)
+    told = await overview(app.engine, asked.ledger, asked.run)
     totals = told.totals
     if told.batches_active or told.unsent_batches or told.wishes or totals.ready or totals.found:
         return None

@@ -12,6 +12,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.errors import Transient
 from penstock.engine.model import Job
 from penstock.pipelines.pages import reading
+from penstock.pipelines.pages.model import Run
 from penstock.pipelines.pages.planning import no_such_state
 from penstock.pipelines.pages.reading import BookRow, Overview
 from penstock.times import ago
@@ -35,8 +36,8 @@ class Told(Overview):
         return totals.pages - totals.done - totals.flying - totals.dead - totals.ready - self.unsent_pages
 
 
-async def overview(engine: Engine, ledger: str) -> Told:
-    plain = await reading.overview(engine, ledger)
+async def overview(engine: Engine, ledger: str, run: Run) -> Told:
+    plain = await reading.overview(engine, ledger, run)
     read = reading.ledger_of(engine, ledger).read
     ((batches, pages),) = await read(
         "SELECT COUNT(*), COALESCE(SUM(size), 0) FROM pages_batches WHERE ledger = :ledger AND state = 'planned'"

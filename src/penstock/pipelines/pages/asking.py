@@ -92,7 +92,12 @@ async def retry(
     ledger = Task.model_validate(job.payload).ledger
     where, named = dead_pages(detail)
     ((count,),) = await app.engine.read(
-        (f"SELECT COUNT(*) FROM pages_failures WHERE ledger = :ledger AND dead = 1{where}", {**named, "ledger": ledger})
+        (
+            # A book whose labels are gone has no pages that could be tried.
+            f"SELECT COUNT(*) FROM pages_failures WHERE ledger = :ledger AND dead = 1{where} AND EXISTS"
+            " (SELECT 1 FROM pages_books b WHERE b.ledger = pages_failures.ledger AND b.book = pages_failures.book)",
+            {**named, "ledger": ledger},
+        )
     )
     if count and not dry_run:
         await _wish(app, job, ledger, "retry", detail, actor)

@@ -277,7 +277,7 @@ async def _send(ctx: Context, ledger: Ledger, task: Task, prompt: LoadedPrompt, 
         raise Blocked(f"{len(spoiled)} images are gone: the batch is put together anew") from error
     _note_sent(ctx, ledger, batch, call)
     await ctx.checkpoint(task)
-    ctx.log.info("batch %d with %d pages is %s (%s)", batch.number, len(flights), call.state, call.provider_id)
+    ctx.log.info("batch %d is %s with pages: %d (%s)", batch.number, call.state, len(flights), call.provider_id)
     return call
 
 
@@ -290,7 +290,7 @@ def _note_sent(ctx: Context, ledger: Ledger, batch: BatchRow, call: Call) -> Non
 
 
 async def _show_progress(ctx: Context, totals: Totals, live: int) -> None:
-    note = f"{totals.books} books, {live} batches, {totals.flying} pages in flight, {totals.dead} dead"
+    note = f"books: {totals.books}, batches: {live}, pages in flight: {totals.flying}, dead: {totals.dead}"
     ctx.progress(totals.done, totals.pages, note)
     await ctx.show(
         Report(
