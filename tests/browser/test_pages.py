@@ -34,6 +34,7 @@ PAGES = {
     "dead letters": "/ui/dead-letters",
     "costs": "/ui/costs",
     "schedules": "/ui/schedules",
+    "pages, none": "/ui/pages",
     "workers": "/ui/workers",
     "audit": "/ui/audit",
     "tokens": "/ui/tokens",

@@ -42,7 +42,7 @@ def cli(tmp_path: Path) -> Iterator[Cli]:
 def test_one_process_serves_the_api_and_the_dashboard_and_runs_jobs(cli: Cli) -> None:
     up = Up(cli)
     assert up.facts["worker"] == "embedded"
-    assert up.facts["workflows"] == ["bad", "held", "hello", "stuck"]
+    assert up.facts["workflows"] == ["bad", "held", "hello", "pages", "stuck"]
     assert up.facts["tokens_needed"] is False
     page = up.get("/")
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -65,11 +65,11 @@ def test_it_says_where_everything_is_and_how_to_begin(cli: Cli) -> None:
     )
     assert said["Dashboard"].strip().startswith("http://127.0.0.1:")
     assert said["Store"].strip() == "sqlite:///.penstock/penstock.db"
-    assert said["App"].strip() == "flow:app, workflows: bad, held, hello, stuck"
+    assert said["App"].strip() == "flow:app, workflows: bad, held, hello, pages, stuck"
     assert said["Worker"].strip() == "in this process"
     assert "open to this machine alone, without a token" in cli.log
     assert "Listens:" not in cli.log
-    assert "is ready: workflows bad, held, hello, stuck; queues default; 100 at once" in cli.log
+    assert "is ready: workflows bad, held, hello, pages, stuck; queues default; 100 at once" in cli.log
     assert """penstock jobs submit hello --payload '"world"' --app flow:app\n""" in cli.log
     up.send_signal(signal.SIGINT)
     assert up.wait(30) == 130

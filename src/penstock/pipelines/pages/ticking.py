@@ -26,7 +26,7 @@ from penstock.pipelines.pages.collecting import collect, rows_of, summary
 from penstock.pipelines.pages.images import image_problem
 from penstock.pipelines.pages.inventory import check_outputs, index, publish, verify
 from penstock.pipelines.pages.ledger import Apart, Ledger, called
-from penstock.pipelines.pages.ledger_rows import BatchRow, Totals
+from penstock.pipelines.pages.ledger_rows import BatchRow, Flight, Totals
 from penstock.pipelines.pages.model import Task
 from penstock.pipelines.pages.prompts.registry import LoadedPrompt, load_prompt
 from penstock.pipelines.pages.submitting import choose, request_for
@@ -106,6 +106,13 @@ async def stop(task: Task, ctx: Context) -> Again | None:
 def _under_way(live: Sequence[Call]) -> list[Call]:
     """One that waits for a person would let the job go on at once, and again and again."""
     return [call for call in live if call.state not in RESTING]
+
+
+def _drop_made(root: Path, flights: Sequence[Flight]) -> None:
+    """Images that were made readable for a batch that has landed. One that another page shares is made again."""
+    for flight in flights:
+        if (image := Path(flight.image)).is_relative_to(root):
+            image.unlink(missing_ok=True)
 
 
 def _drop_scratch(folder: Path, needed: bool) -> None:
@@ -197,6 +204,7 @@ async def _take_in(
     _note_sent(ctx, ledger, batch, call)
     apart.hand_over()
     await ctx.checkpoint(task)
+    await asyncio.to_thread(_drop_made, ctx.scratch.parent, flights)
     ctx.log.info(
         "batch %d: %d of %d pages done, %d failed",
         batch.number,
