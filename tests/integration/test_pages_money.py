@@ -38,32 +38,32 @@ CALM = Tempo(lease=300.0, sweep_every=60.0)
 
 CANNOT_BE_STOPPED = {"kind": "error", "where": "cancel", "code": 503}
 
-_armed: list[tuple[str, str, Callable[[], object]]] = []
+_armed: list[tuple[tuple[str, ...], str, Callable[[], object]]] = []
 _hooked = False
 
 
 @contextmanager
-def as_it_is_read(path: Path, do: Callable[[], object]) -> Iterator[None]:
-    """`do` is done once, right before this file is opened to be read or the names in this folder are."""
+def right_before(events: tuple[str, ...], path: Path, do: Callable[[], object]) -> Iterator[None]:
+    """`do` is done once, right before one of these things is done to a file or folder; `open` means to read it."""
     global _hooked
     if not _hooked:
         # Python has no way to take a hook back; with nothing armed it does nothing.
         sys.addaudithook(_audited)
         _hooked = True
-    _armed.append(("open" if path.suffix else "os.", str(path), do))
+    _armed.append((events, str(path), do))
     try:
         yield
-        assert not _armed, f"nobody read {path}"
+        assert not _armed, f"nobody came to {path}"
     finally:
         _armed.clear()
 
 
 def _audited(event: str, args: tuple[Any, ...]) -> None:
-    if not _armed or event not in ("open", "os.scandir", "os.listdir"):
+    if not _armed or event not in _armed[0][0]:
         return
-    kind, path, do = _armed[0]
+    _, path, do = _armed[0]
     reads = event != "open" or (isinstance(args[1], str) and "r" in args[1])
-    if reads and event.startswith(kind) and str(args[0]) == path:
+    if reads and path in (str(args[0]), *map(str, args[1:2])):
         _armed.clear()
         do()
 
@@ -131,7 +131,8 @@ def came_back(folder: Path, away: Path) -> None:
 @pytest.mark.parametrize("then", ["fails and has another configuration", "is canceled"])
 def test_a_batch_is_known_whichever_run_sent_it_and_whichever_holds_it_now(then: str) -> None:
     """The run that sent it failed; its retry took it over, and ends as well."""
-    faults = [{"kind": "stuck_running", "times": 1, "seconds": 900.0}, CANNOT_BE_STOPPED]
+    stuck_for = 700.0 if then == "is canceled" else 200.0
+    faults = [{"kind": "stuck_running", "times": 1, "seconds": stuck_for}, CANNOT_BE_STOPPED]
     with town_of({OHIO: [1]}, faults=faults, gemini={"poll_at_most": 60.0}, tempo=CALM) as (town, library):
         run = library.run(batch={"poll_interval_seconds": 20.0})
 
@@ -154,7 +155,7 @@ def test_a_batch_is_known_whichever_run_sent_it_and_whichever_holds_it_now(then:
 
 
 def test_a_failed_run_goes_on_with_the_batch_it_has_at_gemini() -> None:
-    stuck = [{"kind": "stuck_running", "times": 1, "seconds": 60.0}]
+    stuck = [{"kind": "stuck_running", "times": 1, "seconds": 200.0}]
     with town_of({OHIO: [1, 2]}, faults=stuck, tempo=CALM) as (town, library):
         run = library.run(batch={"poll_interval_seconds": 5.0})
 
@@ -170,7 +171,7 @@ def test_a_failed_run_goes_on_with_the_batch_it_has_at_gemini() -> None:
 
 
 def test_what_a_canceled_run_could_not_stop_is_taken_in_by_the_next_one() -> None:
-    faults = [{"kind": "stuck_running", "times": 1, "seconds": 900.0}, CANNOT_BE_STOPPED]
+    faults = [{"kind": "stuck_running", "times": 1, "seconds": 700.0}, CANNOT_BE_STOPPED]
     with town_of({OHIO: [1, 2]}, faults=faults, gemini={"poll_at_most": 60.0}, tempo=CALM) as (town, library):
         run = library.run(batch={"poll_interval_seconds": 20.0})
 
@@ -225,21 +226,36 @@ def test_a_request_that_is_refused_ends_the_run_after_its_batches_have_come_home
         assert finished(town, library, **told).result["done"] == 2
 
 
-def test_a_batch_that_never_arrived_and_is_canceled_is_not_counted() -> None:
-    with town_of({OHIO: [1]}, faults=[{"kind": "drop_before", "where": "create"}]) as (town, library):
+def test_a_batch_that_never_arrived_and_is_canceled_is_not_counted_and_its_pages_are_looked_at() -> None:
+    """Its first sending got lost, and all later ones are refused."""
+    faults = [
+        {"kind": "drop_before", "where": "create", "times": 1},
+        {"kind": "error", "where": "create", "code": 429},
+    ]
+    with town_of({OHIO: [1], MAINE: [1]}, faults=faults, tempo=Tempo(sweep_every=5.0)) as (town, library):
         run = library.run()
+        for book in (OHIO, MAINE):
+            library.output(book, 1).parent.mkdir(parents=True)
 
         async def scenario() -> Job:
             job = await town.begun(run)
-            await submitted(town)
+
+            async def is_refused() -> bool:
+                return bool(await town.app.calls(state=("unsent",)))
+
+            await town.until(is_refused)
+            library.output(MAINE, 1).write_text('{"text": "by hand"}')
+            aged(library.labels, library.outputs)
+            await asyncio.sleep(600)
             await town.app.cancel(job)
             await town.app.wait(job)
+            ((submitted,),) = await town.rows("SELECT COUNT(*) FROM pages_batches")
+            assert ((await town.app.job(job)).counters.get("batches_submitted", 0), submitted) == (0, 0)
             town.faults()
             return await town.settled(await town.begun(run))
 
-        assert town.play(scenario()).status == "completed"
-        in_order(town, library, run)
-        assert len(town.batches()) == 1
+        assert town.play(scenario()).result["done"] == 2
+        assert asked(town) == [["Ohio 1"]], "what somebody wrote meanwhile is adopted"
 
 
 # Disks that go away.
@@ -262,13 +278,14 @@ def test_outputs_that_vanish_between_the_check_and_the_walk_are_not_work() -> No
             return await town.app.wait(job)
 
         away = library.outputs.with_name("out away")
-        with as_it_is_read(library.labels, lambda: went_away(library.outputs)):
+        with right_before(("os.scandir",), library.labels, lambda: went_away(library.outputs)):
             assert town.play(scenario()).status == "completed"
         assert len(town.batches()) == paid
         assert town.play(states(town)) == before
 
 
-def test_an_output_that_vanishes_as_the_next_page_is_chosen_is_not_work() -> None:
+@pytest.mark.parametrize("moment", ["os.rename", "open"], ids=["it gets its name", "the next page is chosen"])
+def test_an_output_whose_disk_goes_away_is_not_work(moment: str) -> None:
     with town_of({OHIO: [1, 2]}) as (town, library):
         run = library.run()
 
@@ -281,10 +298,28 @@ def test_an_output_that_vanishes_as_the_next_page_is_chosen_is_not_work() -> Non
             came_back(library.outputs, library.outputs.with_name("out away"))
             return await town.app.wait(job)
 
-        with as_it_is_read(library.output(OHIO, 1), lambda: went_away(library.outputs)):
+        with right_before((moment,), library.output(OHIO, 1), lambda: went_away(library.outputs)):
             assert town.play(scenario()).status == "completed"
         in_order(town, library, run)
         assert asked(town) == [["Ohio 1"], ["Ohio 2"]]
+
+
+def test_an_output_whose_disk_goes_away_as_it_is_judged_is_not_work() -> None:
+    with town_of({OHIO: [1]}) as (town, library):
+        library.output(OHIO, 1).parent.mkdir(parents=True)
+        library.output(OHIO, 1).write_text('{"text": "by hand"}')
+
+        async def scenario() -> Job:
+            job = await town.begun(library.run())
+            await town.until(lambda: _is_empty(library.outputs))
+            await asyncio.sleep(300)
+            assert await states(town) == {OHIO: "?"}
+            came_back(library.outputs, library.outputs.with_name("out away"))
+            return await town.app.wait(job)
+
+        with right_before(("open",), library.output(OHIO, 1), lambda: went_away(library.outputs)):
+            assert town.play(scenario()).result["done"] == 1
+        assert not town.batches()
 
 
 async def _is_empty(folder: Path) -> bool:
@@ -347,6 +382,8 @@ def test_an_output_that_has_not_its_name_when_its_process_dies(then: str) -> Non
     for point in count(5):
         with town_of({OHIO: [1]}, plan=[("before file", point)]) as (town, library):
             town.tempo.restart_after = 5.0
+            library.output(OHIO, 1).parent.mkdir(parents=True)
+            aged(library.labels, library.outputs)
 
             async def scenario(town: Town = town, library: Library = library) -> bool:
                 job = await town.begun(library.run())
@@ -357,6 +394,7 @@ def test_an_output_that_has_not_its_name_when_its_process_dies(then: str) -> Non
                     await town.app.cancel(job)
                 for path in library.outputs.rglob("*.part") if then == "its file is removed" else ():
                     path.unlink()
+                aged(library.outputs)
                 await town.settled(job)
                 return True
 
@@ -404,7 +442,7 @@ def test_an_output_that_somebody_writes_while_its_page_is_in_flight_is_adopted(g
     faults = [{"kind": "stuck_running", "seconds": 60.0, "times": 1}]
     if goes_wrong == "its batch":
         faults.append({"kind": "fail", "times": 1})
-    with town_of({OHIO: [1], MAINE: [1]}, faults=faults, tempo=CALM) as (town, library):
+    with town_of({OHIO: [1], MAINE: [1]}, faults=faults, tempo=Tempo(lease=60.0, sweep_every=5.0)) as (town, library):
         town.script(never("", times=2, error={"code": 13}))
 
         async def scenario() -> Job:
@@ -414,7 +452,7 @@ def test_an_output_that_somebody_writes_while_its_page_is_in_flight_is_adopted(g
             library.output(OHIO, 1).write_text('{"text": "by hand"}')
             library.output(MAINE, 1).parent.mkdir(parents=True)
             library.output(MAINE, 1).write_text('{"text": 1}')
-            aged(library.outputs)
+            aged(library.labels, library.outputs)
             return await town.settled(job)
 
         assert town.play(scenario()).result["done"] == 2
@@ -468,7 +506,8 @@ def test_a_rescan_looks_into_the_outputs() -> None:
     with town_of({OHIO: [1], MAINE: [1]}) as (town, library):
         run = library.run()
         job = town.play(town.whole_run(run))
-        library.output(OHIO, 1).write_text("spoiled")
+        for book in (OHIO, MAINE):
+            library.output(book, 1).write_text("spoiled")
 
         async def scenario() -> Job:
             await asking.rescan(town.app, job, {"state": "Ohio"})

@@ -18,7 +18,7 @@ from penstock import Penstock
 from penstock.config.settings import Settings
 from penstock.engine.model import Job
 from penstock.engine.staging import Report, stage
-from penstock.pipelines.pages import asking, reading
+from penstock.pipelines.pages import asking, outputs, reading
 from penstock.pipelines.pages.ledger import ledger_id
 from penstock.pipelines.pages.workflow import pages
 from tests.integration.test_pages_money import CALM, collected, own_prompt, submitted
@@ -91,13 +91,12 @@ def test_what_stands_in_the_place_of_an_output_holds_up_nobody_but_its_chain(str
         elif strange == "a pipe":
             os.mkfifo(place)
         else:
-            with place.open("wb") as file:
-                file.truncate(60_000_000)
+            place.write_bytes(b'{"text": "a"}' + b" " * outputs.LARGEST)
         run = library.run()
         job = town.play(town.whole_run(run))
         assert job.status == "completed"
         if strange == "far too much":
-            assert library.done() == library.books, "no page says that much, so it is work"
+            assert asked(town) == [["Maine 1", "Ohio 1"], ["Ohio 2"]], "no page says that much, so it is work"
             return
         assert (job.result["done"], job.result["dead"], job.result["blocked"]) == (1, 1, 1)
         assert asked(town) == [["Maine 1"]]
@@ -148,6 +147,27 @@ def test_a_book_whose_outputs_have_no_place_holds_up_no_other() -> None:
         assert town.play(scenario()).status == "completed"
         in_order(town, library, run)
         assert len(town.batches()) == 4, "what was brought home is not asked for again"
+
+
+def test_a_failure_is_counted_once_though_its_batch_is_tried_again_and_again() -> None:
+    with town_of({OHIO: [1], MAINE: [1]}, tempo=CALM) as (town, library):
+        town.script(never("^Maine", times=1, error={"code": 13}))
+        run = library.run()
+
+        async def scenario() -> Job:
+            job = await town.begun(run)
+            await submitted(town)
+            place = library.outputs / OHIO
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text("a file")
+            await asyncio.sleep(HOURS)
+            assert not await attempts(town), "all of a batch is taken in, or nothing"
+            place.unlink()
+            return await town.app.wait(job)
+
+        assert town.play(scenario()).status == "completed"
+        in_order(town, library, run)
+        assert town.play(attempts(town)) == [(library.key(MAINE, 1), "api_error", 1)]
 
 
 def test_a_book_whose_pages_have_too_long_keys_is_left_out() -> None:
@@ -232,7 +252,8 @@ def test_a_wish_that_comes_while_the_last_tick_stands_still_is_granted() -> None
                     return False
                 assert await asking.retry(town.app, await town.app.job(job), {}) == 1
                 newest = await asking.newest_run(town.app, await town.app.job(job))
-                return (await town.app.wait(newest.id)).result["done"] == 1
+                assert (await town.app.wait(newest.id)).result["done"] == 1
+                return True
 
             if town.play(scenario()):
                 return
@@ -304,7 +325,8 @@ def test_images_that_were_made_readable_are_removed_when_their_batch_has_landed(
     async def flying(app: Penstock) -> list[int]:
         """The pages that are at Gemini."""
         rows = await app.engine.read(
-            "SELECT f.number FROM pages_flights f JOIN pages_batches b ON b.number = f.batch WHERE b.state = 'submitted'"
+            "SELECT f.number FROM pages_flights f JOIN pages_batches b ON b.number = f.batch"
+            " WHERE b.state = 'submitted'"
         )
         return [number for (number,) in rows]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +31,7 @@ KEPT_WHOLE, KEPT_BRIEF = 200, 2000
 """Of so many failed pages of a batch the answer is kept whole; of the others so many characters."""
 
 WAIT_FOR_RESULTS = 7 * 86_400.0
+"""Seconds for which results that are not on this disk may be on another's."""
 
 UNBLAMED = frozenset({"discarded", "absent", "lost"})
 """Ends of a batch's call that say nothing about its pages."""
@@ -125,10 +126,22 @@ class _Landing:
         )
 
 
+class Damaged(Exception):
+    """The rows of a batch that were fetched cannot be read any more."""
+
+
 async def collect(
-    ctx: Context, ledger: Ledger, run: Run, prompt: LoadedPrompt, batch: BatchRow, call: Call
+    ctx: Context,
+    ledger: Ledger,
+    run: Run,
+    prompt: LoadedPrompt,
+    batch: BatchRow,
+    call: Call,
+    *,
+    damage: str | None = None,
 ) -> BatchResult:
-    """Take a batch that has ended into the ledger, as part of the next commit."""
+    """Take a batch that has ended into the ledger, as part of the next commit. `Damaged` where what was fetched cannot
+    be read: nothing that was written so far counts then, and the batch is to be taken in with that `damage`."""
     rows = await ledger.flights(batch.number)
     names = list({flight.book for flight in rows})
     landing = _Landing(
@@ -141,7 +154,10 @@ async def collect(
         await ledger.books(names),
         await ledger.strikes(names),
     )
-    if call.ok:
+    if damage is not None:
+        for flight in rows:
+            landing.fail(flight, "batch", damage)
+    elif call.ok:
         await _answers(landing, prompt)
     elif call.state in UNBLAMED or call.unwanted:
         for flight in rows:
@@ -161,7 +177,7 @@ async def _answers(landing: _Landing, prompt: LoadedPrompt) -> None:
     contested = await _contested(path) if call.result.get("conflicts") else frozenset[str]()
     left = dict(landing.flights)
     finished: list[tuple[Flight, str, bytes]] = []
-    async for row in rows_in(path):
+    async for row in _rows(path):
         if row.outcome == "duplicate":
             continue
         flight = left.pop(row.key, None) if row.key is not None and row.outcome != "unknown" else None
@@ -172,8 +188,8 @@ async def _answers(landing: _Landing, prompt: LoadedPrompt) -> None:
             landing.fail(flight, "duplicate", "the batch has two answers for this page that differ", row)
             continue
         data, kind, message = judged_answer(row, prompt)
-        if kind is None and (landing.batch.prompt, landing.batch.version) != (prompt.name, prompt.version):
-            # Asked for with another prompt, by a run before this one.
+        if kind is None:
+            # The schema may be another one now than the one it was asked with.
             wrong = prompt.validate(data)
             kind, message = ("schema", wrong) if wrong is not None else (None, "")
         if kind is not None:
@@ -230,8 +246,18 @@ def _fenced(text: str) -> str | None:
     return "\n".join(lines[fences[0] + 1 : fences[1]]) if len(fences) == 2 else None
 
 
+async def _rows(path: Path) -> AsyncIterator[Row]:
+    try:
+        async for row in rows_in(path):
+            yield row
+    except ValueError as error:
+        raise Damaged(f"the results of the batch cannot be read: {error}") from error
+    except OSError as error:
+        raise Transient(f"{path} cannot be read: {error.strerror}") from error
+
+
 async def _contested(path: Path) -> frozenset[str]:
-    return frozenset([row.key async for row in rows_in(path) if row.conflict and row.key is not None])
+    return frozenset([row.key async for row in _rows(path) if row.conflict and row.key is not None])
 
 
 async def _stage(landing: _Landing, finished: list[tuple[Flight, str, bytes]]) -> None:

@@ -33,15 +33,20 @@ async def check_outputs(ledger: Ledger, task: Task) -> None:
         await asyncio.to_thread(mark, output_dir, ours)
 
 
-async def publish(ctx: Context, ledger: Ledger, task: Task) -> None:
-    """Give outputs their names. One of which no file is left is work again."""
+async def publish(ctx: Context, ledger: Ledger, task: Task, problems: list[Transient]) -> None:
+    """Give outputs their names. One of which no file is left is work again; a folder that cannot be written now is
+    tried again later, and holds up no other."""
     staged = await ledger.staged()
     if not staged:
         return
     claim = (ctx.job.id, ctx.epoch)
     published = await asyncio.to_thread(outputs.publish, task.run.paths.output_dir, staged, claim)
+    for error in published.failed.values():
+        ctx.log.warning("%s", error)
+        problems.append(Transient(error))
     for book, name, _ in staged:
-        ledger.unstage(book, name)
+        if book not in published.failed:
+            ledger.unstage(book, name)
     if lost := published.lost:
         await check_outputs(ledger, task)
         ctx.log.warning("%d outputs were removed before they had their names: their pages are work again", len(lost))

@@ -53,36 +53,44 @@ def stage(output_dir: Path, files: Sequence[tuple[str, str, bytes]]) -> None:
 
 @dataclass(slots=True)
 class Published:
-    """Outputs of which no file is left, and those whose name is taken by something that is no file."""
+    """Outputs of which no file is left, those whose name is taken by something that is no file, and books whose folder
+    cannot be written now, with the reason."""
 
     lost: list[tuple[str, str]] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 def publish(output_dir: Path, staged: Iterable[tuple[str, str, str]], claim: tuple[str, int]) -> Published:
     """Give (book, name, hidden name) their own names, for whoever holds this claim."""
     done = Published()
-    by_folder: dict[Path, list[tuple[str, str, str]]] = {}
+    by_book: dict[str, list[tuple[str, str, str]]] = {}
     for row in staged:
-        by_folder.setdefault(output_dir / row[0], []).append(row)
-    for folder, rows in by_folder.items():
+        by_book.setdefault(row[0], []).append(row)
+    for book, rows in by_book.items():
+        folder = output_dir / book
+        lost: list[tuple[str, str]] = []
+        refused: list[tuple[str, str]] = []
         try:
-            for book, name, hidden in rows:
+            for _, name, hidden in rows:
                 public = folder / f"{name}.json"
                 try:
                     (folder / hidden).replace(public)
                 except FileNotFoundError:
                     # Moved before the crash; or somebody removed both.
                     if not public.exists():
-                        done.lost.append((book, name))
+                        lost.append((book, name))
                 except IsADirectoryError:
                     (folder / hidden).unlink(missing_ok=True)
-                    done.refused.append((book, name))
+                    refused.append((book, name))
             if folder.exists():
                 sync_folder(folder)
                 _drop_leftovers(folder, {name for _, name, _ in rows}, claim)
         except OSError as error:
-            raise Transient(f"outputs in {folder} cannot be published: {error.strerror}") from error
+            done.failed[book] = f"outputs in {folder} cannot be published: {error.strerror}"
+        else:
+            done.lost += lost
+            done.refused += refused
     return done
 
 

@@ -295,8 +295,7 @@ class Judged:
 
 def judge(strikes: Strikes, kind: FailureType, *, most_failures: int, batch_failures_free: int) -> Judged:
     """One failed attempt. A lost upload is not the page's fault, and neither is a batch that failed whole, a few
-    times; a page without an image, or without
-    a place for its output, can never work."""
+    times; a page without an image, or without a place for its output, can never work."""
     if kind in ("image", "output"):
         return Judged(strikes, counted=False, dead=True)
     files = strikes.file_failures + (kind == "file_lost")

@@ -22,7 +22,7 @@ from penstock.engine.errors import Blocked, InvalidRequest, Permanent, Transient
 from penstock.engine.outcome import Again
 from penstock.engine.staging import Report
 from penstock.pipelines.pages import rules
-from penstock.pipelines.pages.collecting import collect, rows_of, summary
+from penstock.pipelines.pages.collecting import Damaged, collect, rows_of, summary
 from penstock.pipelines.pages.images import image_problem
 from penstock.pipelines.pages.inventory import check_outputs, index, publish, verify
 from penstock.pipelines.pages.ledger import Apart, Ledger, called
@@ -58,11 +58,11 @@ async def tick(task: Task, ctx: Context) -> Again | dict[str, Any]:
     ledger = Ledger(task.ledger, ctx, run.execution.on_dead_page)
     prompt = await asyncio.to_thread(load_prompt, run.prompt)
     await check_outputs(ledger, task)
-    await publish(ctx, ledger, task)
-    await grant(ctx, ledger, task)
     problems: list[Transient] = []
+    await publish(ctx, ledger, task, problems)
+    await grant(ctx, ledger, task)
     live = await _service(ctx, ledger, task, prompt, problems)
-    await publish(ctx, ledger, task)
+    await publish(ctx, ledger, task, problems)
     # After what came home: an output that was put there meanwhile is seen before its page is sent again.
     await index(ctx, ledger, task)
     await verify(ctx, ledger, task, prompt)
@@ -70,7 +70,8 @@ async def tick(task: Task, ctx: Context) -> Again | dict[str, Any]:
         live = await _filled(ctx, ledger, task, prompt, live)
     totals = await ledger.totals()
     await _show_progress(ctx, totals, len(live))
-    if problems:
+    if problems and not live:
+        # While something is under way the others are served as ever, and the log says what is wrong.
         raise problems[0]
     if ctx.halted:
         return Again(task)
@@ -78,8 +79,8 @@ async def tick(task: Task, ctx: Context) -> Again | dict[str, Any]:
     active = await ledger.active()
     if active or totals.found or (totals.ready and not run.execution.dry_run):
         return Again(task, after=run.batch.poll_interval_seconds if active else 1.0, until=_under_way(live))
-    if await ledger.staged() or await ledger.wishes():
-        return Again(task)
+    if problems or await ledger.staged() or await ledger.wishes():
+        return Again(task, after=run.batch.poll_interval_seconds if problems else 0.0)
     return _result(totals)
 
 
@@ -92,10 +93,10 @@ async def stop(task: Task, ctx: Context) -> Again | None:
     waiting = task.model_copy(update={"canceled": since})
     prompt = await asyncio.to_thread(load_prompt, task.run.prompt)
     await check_outputs(ledger, waiting)
-    await publish(ctx, ledger, waiting)
     problems: list[Transient] = []
+    await publish(ctx, ledger, waiting, problems)
     live = await _service(ctx, ledger, waiting, prompt, problems, ending=True)
-    await publish(ctx, ledger, waiting)
+    await publish(ctx, ledger, waiting, problems)
     if problems and ctx.now() - since < PATIENCE_WHEN_CANCELED:
         raise problems[0]
     if live and ctx.now() - since < PATIENCE_WHEN_CANCELED:
@@ -199,7 +200,12 @@ async def _take_in(
 ) -> dict[str, Any]:
     flights = await ledger.flights(batch.number)
     apart = Apart(ctx)
-    result = await collect(ctx, replace(ledger, desk=apart), task.run, prompt, batch, call)
+    try:
+        result = await collect(ctx, replace(ledger, desk=apart), task.run, prompt, batch, call)
+    except Damaged as error:
+        apart = Apart(ctx)
+        told = str(error)
+        result = await collect(ctx, replace(ledger, desk=apart), task.run, prompt, batch, call, damage=told)
     # In this order: what is ended is not sent any more.
     _note_sent(ctx, ledger, batch, call)
     apart.hand_over()

@@ -72,6 +72,7 @@ async def _reconsider(ctx: Context, ledger: Ledger, task: Task) -> None:
                 number=number,
             )
         await ledger.change(meant, after, only=before)
+        ctx.count(pages_dead=len(meant) * (1 - 2 * dead))
         await ctx.checkpoint(task)
 
 
