@@ -50,7 +50,7 @@ def test_an_answer_that_no_file_can_hold_is_no_json(field: str, kind: str, answe
         assert library.done() == {MAINE: [1]}
 
 
-@pytest.mark.parametrize("lost", ["the rows", "every file", "the folder"])
+@pytest.mark.parametrize("lost", ["the rows", "every file", "the folder", "half a line"])
 def test_results_that_are_gone_from_the_disk_hold_up_no_other_batch(lost: str) -> None:
     with town_of({OHIO: [1], MAINE: [1, 2, 3]}, tempo=CALM) as (town, library):
         run = library.run(execution={"batch_size_limit": 1})
@@ -64,7 +64,10 @@ def test_results_that_are_gone_from_the_disk_hold_up_no_other_batch(lost: str) -
             folder = town.app.engine.calls.folder_of(call.id)
             if lost == "the folder":
                 shutil.rmtree(folder)
-            for path in () if lost == "the folder" else folder.iterdir():
+            if lost == "half a line":
+                rows = folder / call.result["file"]
+                rows.write_bytes(rows.read_bytes()[:-10])
+            for path in folder.iterdir() if lost in ("the rows", "every file") else ():
                 if lost == "every file" or path.name == call.result["file"]:
                     path.unlink()
             await town.app.resume(job)
@@ -147,6 +150,30 @@ def test_a_book_whose_outputs_have_no_place_holds_up_no_other() -> None:
         assert town.play(scenario()).status == "completed"
         in_order(town, library, run)
         assert len(town.batches()) == 4, "what was brought home is not asked for again"
+
+
+def test_outputs_that_cannot_get_their_names_hold_up_no_other_book() -> None:
+    with town_of({OHIO: [1], MAINE: [1, 2, 3]}, tempo=CALM) as (town, library):
+        run = library.run(execution={"batch_size_limit": 1})
+
+        async def scenario() -> Job:
+            job = await town.begun(run)
+            await submitted(town, 1)
+            folder = library.outputs / OHIO
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.write_text("a file where the folder should be")
+            await town.app.engine.write(
+                "INSERT INTO pages_staged (ledger, book, name, file) SELECT id, "
+                f"'{OHIO}', '0001', '.0001.json.x-1-1.part' FROM pages_ledgers"
+            )
+            await asyncio.sleep(2 * HOURS)
+            assert library.done()[MAINE] == [1, 2, 3], "the others are served"
+            folder.unlink()
+            return await town.settled(job)
+
+        assert town.play(scenario()).status == "completed"
+        assert library.done() == library.books
+        assert not town.paid_twice()
 
 
 def test_a_failure_is_counted_once_though_its_batch_is_tried_again_and_again() -> None:
