@@ -22,6 +22,7 @@ from bench.options import Options
 from bench.pages_index import BATCH, Round
 from bench.results import RESULTS, Row, write_results
 from bench.table import figure, table
+from penstock.pipelines.pages.walk import MARK
 
 MEGABYTES = 300.0
 MILLISECONDS = 10.0
@@ -99,6 +100,8 @@ def index(options: Options) -> Part:
 
 
 def _one_round(labels: Path, outputs: Path, into: _Rounds) -> None:
+    # Every round has a store of its own, and a folder belongs to one.
+    (outputs / MARK).unlink(missing_ok=True)
     found = _child("bench.pages_index", labels, outputs, fresh_folder("pages-store"))
     into.index.append(Round(**found))
     into.rescan.append(_child("bench.pages_rescan", labels, outputs))
