@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.cli.pages_told import Told
+from penstock.pipelines.pages.answers import overview_line
 from penstock.pipelines.pages.planning import Estimate, Rounds, Survey
 from penstock.pipelines.pages.reading import Attempt, BatchView, BookRow
 from penstock.shapes import money
@@ -14,27 +15,10 @@ HOUR, DAY = 3600.0, 86_400.0
 
 
 def overview_shape(told: Told) -> dict[str, Any]:
-    totals = told.totals
-    return {
-        "books": totals.books,
-        "pages": totals.pages,
-        "done": totals.done,
-        "in_flight": totals.flying,
-        "unsent": told.unsent_pages,
-        "ready": totals.ready,
-        "waiting": told.blocked,
-        "dead": totals.dead,
-        "batches_active": told.batches_active,
-        "batches_ended": told.batches_ended,
-        **money("cost", told.cost),
-        "failed_attempts": told.failed_attempts,
-        "ignored": told.ignored,
-        "wishes": told.wishes,
-        "longest_chain": told.longest_chain,
-        "batch_seconds": told.batch_seconds,
-        "seconds_left": told.seconds_left,
-        "pages_an_hour": told.pace,
-        "scanned": utc(told.scanned),
+    """As over HTTP, but for pages that wait to be sent, which are told apart here."""
+    shape = overview_line(told)
+    return {name: shape[name] for name in shape if name not in ("found", "batches_planned")} | {
+        "unsent": told.unsent_pages
     }
 
 
