@@ -3,6 +3,7 @@ printed on each page is kept as its truth. The fonts are the standard ones of PD
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import re
 from collections.abc import Iterable
@@ -184,6 +185,8 @@ class _Widths(dict[str, float]):
 
     def __init__(self, font: Font) -> None:
         self._document = pdfium.PdfDocument.new()
+        # Kept as long as widths are asked for; pdfium complains of what is open when the program ends.
+        atexit.register(self._document.close)
         self._font: Any = raw.FPDFText_LoadStandardFont(self._document.raw, FONTS[font].encode())
 
     def __missing__(self, letter: str) -> float:
