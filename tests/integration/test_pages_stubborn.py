@@ -166,14 +166,32 @@ def test_outputs_that_cannot_get_their_names_hold_up_no_other_book() -> None:
                 "INSERT INTO pages_staged (ledger, book, name, file) SELECT id, "
                 f"'{OHIO}', '0001', '.0001.json.x-1-1.part' FROM pages_ledgers"
             )
-            await asyncio.sleep(2 * HOURS)
+
+            async def the_last_is_in_flight() -> bool:
+                return library.done().get(MAINE) == [1, 2]
+
+            await town.until(the_last_is_in_flight, within=2 * HOURS)
+            retried = [event for event in await town.app.history(job) if event.kind == "retry"]
+            assert not retried, "what is under way is served at its own pace"
+            await asyncio.sleep(HOURS)
             assert library.done()[MAINE] == [1, 2, 3], "the others are served"
+            ((staged,),) = await town.rows(f"SELECT COUNT(*) FROM pages_staged WHERE book = '{OHIO}'")
+            assert staged == 1, "what could not be published is not forgotten"
             folder.unlink()
             return await town.settled(job)
 
         assert town.play(scenario()).status == "completed"
         assert library.done() == library.books
         assert not town.paid_twice()
+
+
+def test_an_error_page_in_the_place_of_a_result_is_fetched_again() -> None:
+    fault = {"kind": "not_json", "where": "download", "times": 1}
+    with town_of({OHIO: [1, 2]}, tempo=CALM, faults=[fault]) as (town, library):
+        job = town.play(town.whole_run(library.run()))
+        assert (job.status, library.done()) == ("completed", library.books)
+        assert town.play(attempts(town)) == [], "no page is blamed for it"
+        assert len(asked(town)) == 2, "and none is paid for again"
 
 
 def test_a_failure_is_counted_once_though_its_batch_is_tried_again_and_again() -> None:
