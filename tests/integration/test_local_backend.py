@@ -24,12 +24,12 @@ from penstock.gemini_local.backend import Answer, CannotAnswer, Part, Prompt, Tu
 from penstock.gemini_local.backends import make_backend
 from penstock.gemini_local.backends.documents import PooledDocuments
 from penstock.gemini_local.backends.embedder import DIMENSIONS, LONGEST, Embedder
-from penstock.gemini_local.backends.images import frames
 from penstock.gemini_local.backends.local import LocalBackend
-from penstock.gemini_local.backends.reading import read_document
-from penstock.gemini_local.backends.unreadable import Unreadable
 from penstock.gemini_local.readers import Documents, Page, Reader
-from penstock.gemini_local.readers.page import from_json
+from penstock.paper.images import frames
+from penstock.paper.page import from_json
+from penstock.paper.reading import read_document
+from penstock.paper.unreadable import Unreadable
 from penstock.remote.pool import PoolLimits, ProcessPool
 
 LEFT = ["The quick brown fox", "jumps over the dog", "and runs into town"]

@@ -14,10 +14,10 @@ import pytest
 from penstock.gemini_local.backend import CannotAnswer, Part, Turn
 from penstock.gemini_local.backend import Prompt as Asked
 from penstock.gemini_local.backends.local import LocalBackend
-from penstock.gemini_local.backends.ocr import without_smears
-from penstock.gemini_local.backends.reading import read_document
 from penstock.gemini_local.readers import Line, Page, Word
-from penstock.gemini_local.readers.page import from_json
+from penstock.paper.ocr import without_smears
+from penstock.paper.page import from_json
+from penstock.paper.reading import read_document
 from penstock.pipelines.pages.model import PageIdentifier, Prompt
 from penstock.pipelines.pages.prompts.catalogue import CataloguePage
 from penstock.pipelines.pages.prompts.context import ContextCourse, PageContext, context_of

@@ -19,12 +19,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 
 from penstock.engine.errors import InvalidRequest
 from penstock.gemini_local.backend import Answer, CannotAnswer, Part, Prompt, Turn
-from penstock.gemini_local.backends.ocr import parse_tsv
 from penstock.gemini_local.readers import Documents, Line, Page, Reader, Registry, Word, all_readers, fingerprint, shape
 from penstock.gemini_local.readers.language import language
-from penstock.gemini_local.readers.page import from_json, to_json
 from penstock.gemini_local.readers.schema import all_required, described, json_schema
 from penstock.gemini_local.readers.transcription import text_field
+from penstock.paper.ocr import parse_tsv
+from penstock.paper.page import from_json, to_json
 
 
 class Colour(Enum):

@@ -141,10 +141,11 @@ ALLOWED = {
     "delivery": {"delivery", "engine", "store.protocol", "app"},
     "outputs": {"outputs", "engine"},
     "remote": {"remote", "engine", "store.protocol", "outputs", "config.duration"},
-    "gemini_local": {"gemini_local", "engine.clock", "engine.errors", "remote.pool"},
+    "paper": {"paper", "engine.errors", "remote.pool"},
+    "gemini_local": {"gemini_local", "paper", "engine.clock", "engine.errors", "remote.pool"},
     "pipelines": {
         "pipelines", "engine", "remote", "outputs", "config", "store.protocol", "store.schema", "gemini", "app",
-        "shapes", "times", "gemini_local.readers", "gemini_local.backend", "service",
+        "shapes", "times", "paper", "gemini_local.readers", "gemini_local.backend", "service",
     },
     "service": {
         "service", "engine", "store.protocol", "store.encoding", "config", "app", "builtin", "delivery", "remote",

@@ -11,12 +11,12 @@ from pydantic_core import from_json
 
 from penstock.engine.errors import InvalidRequest, Permanent, Transient
 from penstock.gemini_local.backend import CannotAnswer, Part
-from penstock.gemini_local.readers.page import Page
-from penstock.gemini_local.readers.page import from_json as page_from_json
+from penstock.paper.page import Page
+from penstock.paper.page import from_json as page_from_json
 from penstock.remote.pool import PoolLimits, ProcessPool
 from penstock.remote.pool.errors import TooLarge, TooLong, TooManyPages
 
-READING = "penstock.gemini_local.backends.reading"
+READING = "penstock.paper.reading"
 
 LARGEST_FILE = 100 * 2**20
 """Bytes of one file; Gemini itself takes 50 MB of PDF."""

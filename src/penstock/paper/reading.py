@@ -12,9 +12,9 @@ from typing import Any
 import pypdfium2 as pdfium  # type: ignore[import-untyped]
 from PIL import Image
 
-from penstock.gemini_local.backends import images, ocr, pdf
-from penstock.gemini_local.backends.unreadable import Unreadable
-from penstock.gemini_local.readers.page import Page, to_json
+from penstock.paper import images, ocr, pdf
+from penstock.paper.page import Page, to_json
+from penstock.paper.unreadable import Unreadable
 from penstock.remote.pool.pages import page_done
 
 ONE_PAGE = 60.0

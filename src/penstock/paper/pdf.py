@@ -13,9 +13,9 @@ import pypdfium2 as pdfium  # type: ignore[import-untyped]
 import pypdfium2.raw as raw  # type: ignore[import-untyped]
 from PIL import Image
 
-from penstock.gemini_local.backends.images import ENOUGH_PIXELS
-from penstock.gemini_local.backends.unreadable import Unreadable
-from penstock.gemini_local.readers.page import Box, Line, Page, Word
+from penstock.paper.images import ENOUGH_PIXELS
+from penstock.paper.page import Box, Line, Page, Word
+from penstock.paper.unreadable import Unreadable
 
 DPI = 200
 """A4 gives 1654×2339 pixels, which OCR reads as well as 300 dpi in half the time."""
