@@ -45,6 +45,7 @@ from penstock.telemetry.starting import start_tracing
 
 if TYPE_CHECKING:
     from penstock.config import Settings
+    from penstock.delivery.celery.hints import EngineHints
     from penstock.delivery.prefect.starting import FlowRuns
 
 
@@ -81,7 +82,7 @@ class Penstock:
     ) -> None:
         self.workflows: dict[str, Workflow] = {}
         self._engine: Engine | None = None
-        self._flow_runs: FlowRuns | None = None
+        self._told: FlowRuns | EngineHints | None = None
         for workflow in workflows:
             self.add(workflow)
         self._store_given = store
@@ -143,14 +144,18 @@ class Penstock:
         if settings.delivery == "prefect":
             from penstock.delivery.prefect.starting import FlowRuns
 
-            self._flow_runs = FlowRuns(self._engine)
+            self._told = FlowRuns(self._engine)
+        elif settings.delivery == "celery":
+            from penstock.delivery.celery.hints import EngineHints
+
+            self._told = EngineHints(self._engine, settings.celery, queues=settings.queues or ())
         return self
 
     async def close(self) -> None:
         engine, self._engine = self._engine, None
-        flow_runs, self._flow_runs = self._flow_runs, None
-        if flow_runs is not None:
-            await flow_runs.close()
+        told, self._told = self._told, None
+        if told is not None:
+            await told.close()
         if engine is not None:
             await engine.close()
             await engine.store.close()

@@ -70,7 +70,12 @@ def builtin_remotes(settings: Settings, clock: Clock | None = None) -> Factories
     }
 
 
-BUILT_IN_WORKFLOWS: tuple[str, ...] = ("penstock.pipelines.pages.workflow:pages",)
+BUILT_IN_WORKFLOWS: tuple[str, ...] = (
+    "penstock.pipelines.pages.workflow:pages",
+    "penstock.pipelines.documents.workflow:documents",
+    "penstock.pipelines.documents.workflow:export",
+    "penstock.pipelines.documents.workflow:many",
+)
 """The pipelines that come with Penstock, as `module:name`."""
 
 

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenWindow
-from tests.support.chromium import Watched
+from tests.support.chromium import LIVE, Watched
 from tests.support.served import Served, served
 
 Picture = Callable[..., None]
@@ -42,6 +42,7 @@ def logged_in(window: Watched, secret: str, path: str = "/") -> Page:
 
 def test_a_person_logs_in_and_out(guarded: Served, open_window: OpenWindow, picture: Picture) -> None:
     window = open_window(guarded.url)
+    window.forgive("401")
     page = window.page()
     page.goto("/ui/jobs?status=failed")
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
@@ -58,18 +59,17 @@ def test_a_person_logs_in_and_out(guarded: Served, open_window: OpenWindow, pict
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
     page.goto("/")
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
-    window.forgive("401")
 
 
 def test_too_many_wrong_tokens_are_no_longer_looked_at(tmp_path: Path, open_window: OpenWindow) -> None:
     with served(tmp_path, guarded=True, environ={"PENSTOCK_SERVICE__LOGINS_A_MINUTE": "2"}) as up:
         window = open_window(up.url)
+        window.forgive("401", "429")
         page = window.page()
         page.goto("/ui/login")
         for words in ("not known", "not known", "Too many"):
             log_in(page, "pst_not_a_token")
             expect(page.get_by_role("alert")).to_contain_text(words)
-        window.forgive("401", "429")
 
 
 def test_who_may_only_read_has_no_buttons_and_cannot_forge_one(
@@ -113,6 +113,7 @@ def test_a_tenant_sees_nothing_of_another(guarded: Served, open_window: OpenWind
     theirs = guarded.submit("books", {"title": "Secret"}, key="secret", tenant="globex")
     guarded.until_job(theirs, "running")
     window = open_window(guarded.url)
+    window.forgive("404")
     page = logged_in(window, token(guarded, "acme", "--scope", "operate", "--tenant", "acme"), "/ui/jobs")
     expect(page.get_by_role("link", name="emma")).to_be_visible()
     expect(page.get_by_text("secret")).to_have_count(0)
@@ -127,14 +128,17 @@ def test_a_tenant_sees_nothing_of_another(guarded: Served, open_window: OpenWind
     assert told[0] == told[1], "it tells what is another's from what never was"
     assert page.goto(f"/ui/jobs/{theirs}").status == 404  # type: ignore[union-attr]
     assert page.goto(f"/ui/jobs/{ours}").status == 200  # type: ignore[union-attr]
-    window.forgive("404")
 
 
 def test_a_revoked_token_ends_what_it_opened(guarded: Served, open_window: OpenWindow) -> None:
     window = open_window(guarded.url)
-    page = logged_in(window, token(guarded, "leaver", "--scope", "read"))
-    guarded.run("tokens", "revoke", "leaver")
-    page.goto("/ui/jobs")
-    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
-    # The stream of the page that was open is refused, too.
     window.forgive("401")
+    page = logged_in(window, token(guarded, "leaver", "--scope", "read"))
+    expect(page.locator("#pulse")).to_have_attribute("data-state", LIVE)
+    guarded.run("tokens", "revoke", "leaver")
+    # The page that is open goes to the login by itself when it next asks for something: only another one is led.
+    another = window.page()
+    another.goto("/ui/jobs")
+    expect(another.get_by_role("heading", name="Log in")).to_be_visible()
+    guarded.submit("books", {"title": "Emma"})
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()

@@ -22,6 +22,7 @@ def check_usable(page: Page) -> None:
 
 
 def test_a_job_is_started_and_watched(up: Served, window: Watched, page: Page, picture: Picture) -> None:
+    window.forgive("422")
     page.goto("/ui/jobs")
     page.locator("body").press("n")
     page.wait_for_url("**/ui/jobs/new")
@@ -49,4 +50,3 @@ def test_a_job_is_started_and_watched(up: Served, window: Watched, page: Page, p
     up.write("pages of Lady Susan", 10)
     expect(status).to_have_text("completed")
     expect(page.locator("#result")).to_contain_text("Lady Susan")
-    window.forgive("422")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
@@ -110,6 +110,10 @@ def _closed(document: dict[str, Any]) -> dict[str, Any]:
     return closed
 
 
+_DOCUMENTS: dict[tuple[APIRouter | None, ...], Document] = {}
+"""By what sections add to it, and made once: that takes longer than most tests."""
+
+
 @dataclass
 class Api:
     penstock: Penstock
@@ -118,7 +122,10 @@ class Api:
     document: Document = field(init=False)
 
     def __post_init__(self) -> None:
-        self.document = Document(self.app.openapi())
+        routers = tuple(section.api for section in self.service.sections)
+        if routers not in _DOCUMENTS:
+            _DOCUMENTS[routers] = Document(self.app.openapi())
+        self.document = _DOCUMENTS[routers]
 
     @property
     def stock(self) -> Stock:

@@ -55,7 +55,8 @@ class Watched:
 
     def __init__(self, browser: Browser, url: str, **options: Any) -> None:
         self.url = url
-        self.complaints: list[str] = []
+        self._told: list[str] = []
+        self._forgiven: list[str] = []
         self.loads = 0
         self.context: BrowserContext = browser.new_context(
             base_url=url, locale="en-GB", timezone_id="UTC", **({"viewport": DESK} | options)
@@ -63,7 +64,7 @@ class Watched:
         self.context.add_init_script(_TELL_OF_VIOLATIONS)
         self.context.route("**/*", self._only_ours)
         self.context.on("console", self._heard)
-        self.context.on("weberror", lambda error: self.complaints.append(f"script error: {error.error}"))
+        self.context.on("weberror", lambda error: self._told.append(f"script error: {error.error}"))
         self.context.set_default_timeout(15_000)
 
     def page(self) -> Page:
@@ -71,9 +72,13 @@ class Watched:
         page.on("load", self._loaded)
         return page
 
+    @property
+    def complaints(self) -> list[str]:
+        return [told for told in self._told if not any(word in told for word in self._forgiven)]
+
     def forgive(self, *words: str) -> None:
-        """Forget complaints that a test meant to cause."""
-        self.complaints = [told for told in self.complaints if not any(word in told for word in words)]
+        """Complaints that a test means to cause do not count, whenever the browser comes to tell them."""
+        self._forgiven += words
 
     def close(self) -> None:
         self.context.close()
@@ -86,10 +91,10 @@ class Watched:
         if f"{address.scheme}://{address.netloc}" == self.url or address.scheme in ("data", "blob"):
             route.continue_()
         else:
-            self.complaints.append(f"asked another host: {route.request.url}")
+            self._told.append(f"asked another host: {route.request.url}")
             route.abort()
 
     def _heard(self, message: ConsoleMessage) -> None:
         # htmx tells of a refresh that a button's own request has taken the place of, as it should.
         if message.type in ("error", "warning") and "AbortError: signal is aborted" not in message.text:
-            self.complaints.append(f"{message.type}: {message.text} ({message.location.get('url', '')})")
+            self._told.append(f"{message.type}: {message.text} ({message.location.get('url', '')})")

@@ -145,7 +145,7 @@ ALLOWED = {
     "gemini_local": {"gemini_local", "paper", "engine.clock", "engine.errors", "remote.pool"},
     "pipelines": {
         "pipelines", "engine", "remote", "outputs", "config", "store.protocol", "store.schema", "gemini", "app",
-        "shapes", "times", "paper", "gemini_local.readers", "gemini_local.backend", "service",
+        "builtin", "shapes", "times", "paper", "gemini_local.readers", "gemini_local.backend", "service",
     },
     "service": {
         "service", "engine", "store.protocol", "store.encoding", "config", "app", "builtin", "delivery", "remote",

@@ -58,8 +58,8 @@ class Asked:
 
     def worker(self) -> str:
         """What starts a worker that would do this work."""
-        prefect = self.settings.delivery == "prefect"
-        return f"penstock {'worker --delivery prefect' if prefect else 'up'}{same_flags(self.settings)}"
+        own = self.settings.delivery == "embedded"
+        return f"penstock {'up' if own else f'worker --delivery {self.settings.delivery}'}{same_flags(self.settings)}"
 
 
 def check_pipeline(app: Penstock) -> None:

@@ -184,7 +184,7 @@ def _takes(told: dict[str, Any], workflow: str | None, queue: str | None) -> boo
 def how_to_start(settings: Settings) -> str:
     """The command that starts a worker for what this command did; what stands in a file is found there again."""
     in_a_file = " line " in (settings.source("app") or "")
-    command = "penstock worker --delivery prefect" if settings.delivery == "prefect" else "penstock up"
+    command = "penstock up" if settings.delivery == "embedded" else f"penstock worker --delivery {settings.delivery}"
     return command + same_flags(settings, but=("app",) if in_a_file else (), app=settings.app or "module:object")
 
 

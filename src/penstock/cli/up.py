@@ -63,8 +63,8 @@ def up(
         "log__format": log_format or ("json" if call.json else None),
     }
     settings = call.settings(**flags)
-    # Jobs that flow runs are started for are not to be taken by a loop here first.
-    no_worker = no_worker or (settings.delivery == "prefect" and workers is None)
+    # Jobs that others are told of are not to be taken by a loop here first.
+    no_worker = no_worker or (settings.delivery != "embedded" and workers is None)
     start_logging(settings.log)
     told = orders(call.config, call.overrides(flags), stop_when_idle=None)
 

@@ -23,7 +23,7 @@ KUBERNETES = re.compile(r"(service_host|service_port|port)(_[a-z0-9_]*)?\Z")
 """What Kubernetes tells every container about a service named `penstock`, and looks like a setting of ours."""
 
 
-SECRET = frozenset({"store", "gemini.api_key", "webhooks"})
+SECRET = frozenset({"store", "gemini.api_key", "webhooks", "celery.broker_url", "celery.result_backend"})
 """Keys whose values no message may show."""
 
 

@@ -7,7 +7,16 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
 from penstock.config.duration import seconds
 from penstock.engine.errors import InvalidRequest
@@ -179,6 +188,28 @@ class PagesSettings(_Group):
         return roots
 
 
+class DocumentsSettings(_Group):
+    """What is taken in, how many of a batch are worked on at once, how long a review may take, who reviews, and what is
+    promised."""
+
+    model: Annotated[str, Field(min_length=1)] | None = None
+    largest_mb: Annotated[float, Field(gt=0, le=14), BeforeValidator(_number)] = 14.0
+    most_pages: Annotated[int, Field(ge=1, le=200), BeforeValidator(_number)] = 50
+    max_concurrent_tasks: Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_number)] = 10
+    review_hours: Annotated[float, Field(gt=0, le=8760), BeforeValidator(_number)] = 24.0
+    claim: Annotated[Seconds, Field(ge=60, allow_inf_nan=False)] = 1800.0
+    reviewers: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
+    sla_p95: Annotated[Seconds, Field(gt=0, allow_inf_nan=False)] = 30.0
+    sla_per_hour: Annotated[float, Field(ge=0), BeforeValidator(_number)] = 4500.0
+    sla_error_rate: Annotated[float, Field(ge=0, le=1), BeforeValidator(_number)] = 0.01
+    sla_depth: Annotated[int, Field(ge=0), BeforeValidator(_number)] = 500
+    sla_breach_rate: Annotated[float, Field(ge=0, le=1), BeforeValidator(_number)] = 0.001
+
+    @property
+    def largest_file(self) -> int:
+        return int(self.largest_mb * 1_000_000)
+
+
 class PrefectSettings(_Group):
     """What Prefect is told: how often its schedule looks for work, how many flow runs one worker runs at once, and the
     files of the runs of pages that it starts by schedules of their own."""
@@ -186,6 +217,36 @@ class PrefectSettings(_Group):
     schedule_minutes: Annotated[int, Field(ge=1, le=59), BeforeValidator(_number)] = 10
     runs: Annotated[int, Field(ge=1, le=1000), BeforeValidator(_number)] = 10
     pages: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
+
+
+BROKERS = ("redis://", "rediss://", "redis+socket://", "unix://", "sentinel://", "amqp://", "amqps://", "pyamqp://")
+
+
+class CelerySettings(_Group):
+    """What Celery is told: where the broker is, how many processes a worker has and how many jobs each advances at
+    once, how long a step may take, and how often beat has lost hints looked for."""
+
+    broker_url: str | None = None
+    result_backend: str | None = None
+    processes: Annotated[int, Field(ge=1, le=1000), BeforeValidator(_number)] = 4
+    at_once: Annotated[int, Field(ge=1, le=1000), BeforeValidator(_number)] = 20
+    soft_limit: Annotated[Seconds, Field(ge=1, allow_inf_nan=False)] = 270.0
+    hard_limit: Annotated[Seconds, Field(ge=1, allow_inf_nan=False)] = 300.0
+    sweep_every: Annotated[Seconds, Field(ge=0.1, le=60, allow_inf_nan=False)] = 5.0
+    beat: bool = True
+
+    @field_validator("broker_url")
+    @classmethod
+    def _known_broker(cls, url: str | None) -> str | None:
+        if url is not None and not url.startswith(BROKERS):
+            raise ValueError("must be a URL like redis://localhost:6379/0 or amqp://user:password@host//")
+        return url
+
+    @model_validator(mode="after")
+    def _soft_before_hard(self) -> CelerySettings:
+        if self.hard_limit <= self.soft_limit:
+            raise ValueError(f"hard_limit must be longer than soft_limit, which is {self.soft_limit:g} s")
+        return self
 
 
 class Settings(_Group):
@@ -201,7 +262,7 @@ class Settings(_Group):
     retention: RetentionSettings = RetentionSettings()
     limits: Annotated[dict[str, int] | None, BeforeValidator(_limits)] = None
     fair_share: Annotated[float, Field(ge=0, lt=1), BeforeValidator(_number)] = 0.0
-    delivery: Literal["embedded", "prefect"] = "embedded"
+    delivery: Literal["embedded", "prefect", "celery"] = "embedded"
     log: LogSettings = LogSettings()
     gemini: GeminiSettings = GeminiSettings()
     local_gemini: LocalGeminiSettings = LocalGeminiSettings()
@@ -210,7 +271,9 @@ class Settings(_Group):
     webhooks: Annotated[dict[str, WebhookSettings], BeforeValidator(_object)] = Field(default_factory=dict)
     otel: OtelSettings = OtelSettings()
     pages: PagesSettings = PagesSettings()
+    documents: DocumentsSettings = DocumentsSettings()
     prefect: PrefectSettings = PrefectSettings()
+    celery: CelerySettings = CelerySettings()
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 

@@ -87,9 +87,14 @@ class Context:
         return self._row.epoch
 
     @property
+    def home(self) -> Path:
+        """The folder that all workers share."""
+        return self._engine.home
+
+    @property
     def scratch(self) -> Path:
         """A folder of this job's own, in the home that its workers share. It is yours to make and to remove."""
-        return self._engine.outputs.root.parent / "scratch" / self._row.id
+        return self._engine.home / "scratch" / self._row.id
 
     def now(self) -> float:
         """Seconds since the epoch, by the injected clock."""
@@ -174,6 +179,11 @@ class Context:
         """
         self._check_open()
         return await self._engine.calls.make(self._row, remote, key, request, attempts=attempts)
+
+    async def remote(self, name: str) -> Any:
+        """A remote itself, for work that costs nothing and need not be written down: the process pool, say."""
+        self._check_open()
+        return await self._engine.calls.ready(name)
 
     async def cancel_call(self, call: Call) -> None:
         """Ask that a call be stopped at the other side: one that is overdue, say, to be made again in smaller pieces.

@@ -96,6 +96,8 @@ class Calls(Protocol):
 
     async def make(self, job: JobRow, remote: Any, key: str, request: Any, *, attempts: int) -> Call: ...
 
+    async def ready(self, name: str) -> Any: ...
+
     async def stop(self, call: str) -> None: ...
 
     def folder_of(self, call: str) -> Path: ...
@@ -289,6 +291,11 @@ class Engine(Membership):
         if self._outputs is None:
             raise InvalidRequest("this engine was given no place for outputs")
         return self._outputs
+
+    @property
+    def home(self) -> Path:
+        """The folder that all workers share; the outputs are in it."""
+        return self.outputs.root.parent
 
     @property
     def calls(self) -> Calls:

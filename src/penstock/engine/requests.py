@@ -306,9 +306,11 @@ class Requests:
         """The rows that a statement gives: SQLAlchemy Core, SQL text, or `(text, values)`."""
         return await self.store.own_rows(statement)
 
-    async def write(self, *statements: Any) -> None:
-        """Carry out SQLAlchemy Core statements on tables of a pipeline's own, in one transaction."""
-        await self.group.do(Write(statements))
+    async def write(self, *statements: Any, jobs: Sequence[NewJob] = (), audit: AuditEntry | None = None) -> None:
+        """Carry out statements on tables of a pipeline's own, and start jobs with them, in one transaction. `Conflict`
+        where a statement that was wrapped in `Expect` did not change what it should."""
+        await self.ask(Write(statements, tuple(jobs)), audit)
+        self.submitted([Submitted(job.id, True, 1, "queued") for job in jobs])
 
 
 def microdollars(dollars: float | None) -> int | None:

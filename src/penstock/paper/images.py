@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -19,24 +20,58 @@ MOST_PIXELS = 80_000_000
 ENOUGH_PIXELS = 16_000_000
 """What is read: A4 at 400 dpi. Finer scans are made smaller, since OCR gets slower but not better."""
 
+LONGEST_SIDE = 30_000
+"""Pixels of one side of what is read or shown: OCR and JPEG take little more."""
 
-def frames(data: bytes) -> Iterator[Image.Image]:
+
+def frames(data: bytes, *, formats: Sequence[str] = FORMATS) -> Iterator[Image.Image]:
     """The pictures in a file, upright and grey, one at a time: every page of a TIFF, else the first picture."""
+    with _opened(data, formats) as image:
+        several = image.format == "TIFF"
+        _check(image)
+        yield _grey(image)
+        while several and _next(image):
+            _check(image)
+            yield _grey(image)
+
+
+def count(data: bytes, most: int, *, formats: Sequence[str] = FORMATS) -> int:
+    """How many pages there are, without decoding them; `Unreadable` if more than `most`, or if one is too large."""
+    with _opened(data, formats) as image:
+        pages = 1
+        _check(image)
+        while image.format == "TIFF" and _next(image):
+            _check(image)
+            pages += 1
+            if pages > most:
+                raise Unreadable(f"the image has {pages} pages or more; at most {most} are read: split it")
+        return pages
+
+
+def frame(data: bytes, number: int, *, formats: Sequence[str] = FORMATS) -> Image.Image:
+    """Page `number` (from 0) upright and in colour, for people to look at."""
+    with _opened(data, formats) as image:
+        for _ in range(number):
+            if image.format != "TIFF" or not _next(image):
+                raise Unreadable(f"the image has no page {number + 1}")
+        _check(image)
+        return _upright(image).convert("RGB")
+
+
+@contextmanager
+def _opened(data: bytes, formats: Sequence[str]) -> Iterator[Image.Image]:
+    """The image, not yet decoded; whatever goes wrong with it is `Unreadable`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:
-            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-                several = image.format == "TIFF"
-                _check(image)
-                yield _grey(image)
-                while several and _next(image):
-                    _check(image)
-                    yield _grey(image)
+            with Image.open(io.BytesIO(data), formats=list(formats)) as image:
+                yield image
         except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
             raise _too_large("") from error
         except UnidentifiedImageError:
-            raise Unreadable("this is neither an image that is read here nor a PDF") from None
+            kinds = "neither an image that is read here nor a PDF" if formats is FORMATS else "a damaged image"
+            raise Unreadable(f"this is {kinds}") from None
         except Unreadable:
             raise
         except (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, TypeError, ArithmeticError) as error:
@@ -45,15 +80,19 @@ def frames(data: bytes) -> Iterator[Image.Image]:
 
 def within(image: Image.Image, most: int = ENOUGH_PIXELS) -> Image.Image:
     """The picture, made smaller if it has more pixels than are of use."""
-    pixels = image.width * image.height
-    if pixels <= most:
+    scale = min(1.0, math.sqrt(most / (image.width * image.height)), LONGEST_SIDE / max(image.size))
+    if scale == 1.0:
         return image
-    scale = math.sqrt(most / pixels)
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     return image.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
 
 
 def _grey(image: Image.Image) -> Image.Image:
+    return within(_upright(image).convert("L"))
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """Decoded, as the camera was held, on white where it is transparent, with eight bits."""
     image.load()
     upright = ImageOps.exif_transpose(image)
     if upright.mode.startswith("I;16"):
@@ -61,7 +100,7 @@ def _grey(image: Image.Image) -> Image.Image:
     if upright.has_transparency_data:
         opaque = Image.new("RGBA", upright.size, "white")
         upright = Image.alpha_composite(opaque, upright.convert("RGBA"))
-    return within(upright.convert("L"))
+    return upright
 
 
 def _next(image: Image.Image) -> bool:

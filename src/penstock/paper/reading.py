@@ -27,12 +27,13 @@ MUCH = 8 * 2**20
 def read_document(args: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[dict[str, Any], list[bytes]]:
     """The pages of the image or PDF in `blobs[0]` as a blob of JSON, from page `first` on, until `seconds` have passed
     or there is much to hand in: then `next` is the page to go on with. A document of more than `pages` pages is
-    refused rather than cut."""
+    refused rather than cut. `formats` are Pillow's names for what an image may be, None for a PDF; without it the file
+    is what it looks like."""
     (data,) = blobs
     until = time.monotonic() + args.get("seconds", 20.0)
     pages: list[bytes] = []
     at = args.get("first", 0)
-    with closing(_pages(data, at, args["pages"])) as coming:
+    with closing(_pages(data, at, args["pages"], _formats(args, data))) as coming:
         for page in coming:
             pages.append(json.dumps(to_json(page), ensure_ascii=False, separators=(",", ":")).encode())
             at += 1
@@ -42,10 +43,10 @@ def read_document(args: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[dict
 
 
 def render_document(args: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[dict[str, Any], list[bytes]]:
-    """The pages of an image or PDF as JPEGs, for models that take nothing else."""
+    """The pages of an image or PDF as JPEGs, for models that take nothing else; `formats` as in `read_document`."""
     (data,) = blobs
     pictures: list[bytes] = []
-    for image in _pictures(data, args["pages"]):
+    for image in _pictures(data, args["pages"], _formats(args, data)):
         out = io.BytesIO()
         images.within(image, 4_000_000).save(out, "JPEG", quality=85)
         pictures.append(out.getvalue())
@@ -57,34 +58,39 @@ def is_pdf(data: bytes) -> bool:
     return b"%PDF-" in data[:1024]
 
 
-def _pages(data: bytes, first: int, most: int) -> Generator[Page, None, None]:
-    if not is_pdf(data):
-        for number, image in enumerate(images.frames(data)):
-            _check(number + 1, most)
+def _formats(args: Mapping[str, Any], data: bytes) -> Sequence[str] | None:
+    formats: Sequence[str] | None = args.get("formats", None if is_pdf(data) else images.FORMATS)
+    return formats
+
+
+def _pages(data: bytes, first: int, most: int, formats: Sequence[str] | None) -> Generator[Page, None, None]:
+    if formats is not None:
+        for number, image in enumerate(images.frames(data, formats=formats)):
+            checked_pages(number + 1, most)
             if number >= first:
                 page_done()
                 yield ocr.read_image(image, timeout=ONE_PAGE)
         return
     with pdf.opened(data) as document:
-        _check(len(document), most)
+        checked_pages(len(document), most)
         for number in range(first, len(document)):
             page_done()
-            with closing(_loaded(document, number)) as page:
+            with closing(loaded(document, number)) as page:
                 yield _read_pdf_page(page)
 
 
-def _pictures(data: bytes, most: int) -> Iterator[Image.Image]:
-    if not is_pdf(data):
-        for number, image in enumerate(images.frames(data)):
-            _check(number + 1, most)
+def _pictures(data: bytes, most: int, formats: Sequence[str] | None) -> Iterator[Image.Image]:
+    if formats is not None:
+        for number, image in enumerate(images.frames(data, formats=formats)):
+            checked_pages(number + 1, most)
             page_done()
             yield image
         return
     with pdf.opened(data) as document:
-        _check(len(document), most)
+        checked_pages(len(document), most)
         for number in range(len(document)):
             page_done()
-            with closing(_loaded(document, number)) as page:
+            with closing(loaded(document, number)) as page:
                 yield pdf.picture(page)
 
 
@@ -97,15 +103,16 @@ def _read_pdf_page(page: pdfium.PdfPage) -> Page:
     return ocr.read_image(pdf.picture(page), timeout=ONE_PAGE, dpi=pdf.DPI)
 
 
-def _loaded(document: pdfium.PdfDocument, number: int) -> pdfium.PdfPage:
+def loaded(document: pdfium.PdfDocument, number: int) -> pdfium.PdfPage:
     try:
         return document[number]
     except pdfium.PdfiumError as error:
-        raise Unreadable(f"page {number + 1} of the PDF is damaged ({error})") from None
+        raise Unreadable(f"page {number + 1} of the PDF is damaged: send it anew, or printed to a new PDF") from error
 
 
-def _check(pages: int, most: int) -> None:
+def checked_pages(pages: int, most: int) -> int:
     if pages > most:
         raise Unreadable(f"the document has {pages} pages or more; at most {most} are read: split it")
     if pages == 0:
         raise Unreadable("the PDF has no pages")
+    return pages

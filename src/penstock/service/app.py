@@ -11,8 +11,8 @@ from penstock import __version__
 from penstock.service import access, traffic
 from penstock.service.api.limits import BodyLimit
 from penstock.service.api.problems import install_problems
-from penstock.service.api.router import api_router, health_router
-from penstock.service.dashboard.router import mount_static, pages_router
+from penstock.service.api.router import include_api
+from penstock.service.dashboard.router import include_pages, mount_static
 from penstock.service.metrics import metrics_router
 from penstock.service.mounting import mount_sections
 from penstock.service.notifier import Notifier
@@ -39,8 +39,9 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     install_problems(app)
-    for router in (health_router(), api_router(), metrics_router(), pages_router()):
-        app.include_router(router)
+    include_api(app)
+    app.include_router(metrics_router())
+    include_pages(app)
     mount_static(app)
     app.add_middleware(BodyLimit, most=service.settings.service.body_limit)
     access.install(app, service)

@@ -564,7 +564,10 @@ class MemoryStore(MemoryCalls):
         return len(rows)
 
     def _write(self, op: Write) -> None:
+        self._check(op.jobs)
         self.written.extend(op.statements)
+        if op.jobs:
+            self._submit(Submit(op.jobs))
 
     def _tidy(self, op: Tidy) -> Tidied:
         done = self._wake_and_give_up(None)

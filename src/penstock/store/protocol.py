@@ -197,11 +197,23 @@ class Tidy:
 
 
 @dataclass(slots=True, frozen=True)
+class Expect:
+    """A statement of a pipeline's own that must change exactly `rows` rows: if it does not, nothing that was written
+    with it is kept, and who asked is refused with `otherwise` (a `Conflict`)."""
+
+    statement: Any
+    otherwise: str
+    rows: int = 1
+
+
+@dataclass(slots=True, frozen=True)
 class Write:
-    """SQLAlchemy Core statements on tables of a pipeline's own, outside of a tick. All of them, or none; answers
-    nothing."""
+    """Statements on tables of a pipeline's own (SQLAlchemy Core, text, or `Expect` of either), outside of a tick, and
+    jobs that start with them. All of it, or none; answers nothing. The jobs have no key, so that none is there
+    already."""
 
     statements: tuple[Any, ...]
+    jobs: tuple[NewJob, ...] = ()
 
 
 @dataclass(slots=True, frozen=True)

@@ -24,6 +24,7 @@ GROUP = "penstock.readers"
 BUILT_IN: tuple[str, ...] = (
     "penstock.gemini_local.readers.transcription:READERS",
     "penstock.pipelines.pages.reader:READERS",
+    "penstock.pipelines.documents.reader:READERS",
 )
 """Readers that ship with Penstock, as `module:name`; loaded before those of plugins, with the same care."""
 

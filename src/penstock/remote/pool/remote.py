@@ -48,6 +48,10 @@ class PoolRemote:
         self.overdue_after = submit_timeout
         self._pool = pool
 
+    @property
+    def pool(self) -> ProcessPool:
+        return self._pool
+
     async def prepare(self, order: Order) -> Plan:
         request = _checked(order.request)
         if request.limits.seconds + OVERHEAD > self.submit_timeout:

@@ -1,8 +1,11 @@
-"""All routes of the engine's own API, and those of health, for whoever builds the app."""
+"""Hands all routes of the engine's own API, and those of health, to the app.
+
+Each router is included in the app itself: FastAPI works out anew what stands in a router within a router.
+"""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 
 from penstock.service.api.audit import router as audit
 from penstock.service.api.batches import router as batches
@@ -26,14 +29,8 @@ IN_ORDER = (
 )  # fmt: skip
 
 
-def api_router() -> APIRouter:
-    """Everything under `/api/v1`."""
-    router = APIRouter(prefix="/api/v1")
+def include_api(app: FastAPI) -> None:
+    """`/health/live` and `/health/ready`, and everything under `/api/v1`."""
+    app.include_router(health)
     for resource in IN_ORDER:
-        router.include_router(resource)
-    return router
-
-
-def health_router() -> APIRouter:
-    """`/health/live` and `/health/ready`."""
-    return health
+        app.include_router(resource, prefix="/api/v1")

@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -70,9 +71,14 @@ PLACES: tuple[Place, ...] = (
 
 
 def environment(sections: Sequence[Section] = ()) -> Environment:
+    return _environment(tuple((section.name, section.templates) for section in sections if section.templates))
+
+
+@cache
+def _environment(folders: tuple[tuple[str, Path], ...]) -> Environment:
     """Everything is escaped, and a name that is not there is an error, not an empty place."""
     ours: BaseLoader = FileSystemLoader(TEMPLATES)
-    theirs = {section.name: FileSystemLoader(section.templates) for section in sections if section.templates}
+    theirs = {name: FileSystemLoader(folder) for name, folder in folders}
     made = Environment(
         loader=ChoiceLoader([ours, PrefixLoader(theirs)]),
         autoescape=True,

@@ -1,8 +1,8 @@
-"""Hands the dashboard to the service: all pages as one router, and the files they load."""
+"""Hands the dashboard to the service: all pages, and the files they load."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends, FastAPI
 
 from penstock.service.dashboard import live
 from penstock.service.dashboard.assets import mount_static
@@ -23,15 +23,13 @@ from penstock.service.dashboard.pages import (
 )
 from penstock.service.dashboard.survey import counted
 
-__all__ = ["mount_static", "pages_router"]
+__all__ = ["include_pages", "mount_static"]
 
 
-def pages_router() -> APIRouter:
+def include_pages(app: FastAPI) -> None:
     """Every page, under `/` and `/ui/`."""
-    router = APIRouter(include_in_schema=False)
-    router.include_router(live.router)
+    app.include_router(live.router, include_in_schema=False)
     for page in (
         overview, jobs, new_job, job, batches, calls, workers, dead_letters, costs, schedules, audit, tokens, finding
     ):  # fmt: skip
-        router.include_router(page.router, dependencies=[Depends(counted)])
-    return router
+        app.include_router(page.router, include_in_schema=False, dependencies=[Depends(counted)])

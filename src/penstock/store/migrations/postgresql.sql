@@ -424,3 +424,102 @@ CREATE VIEW batch_record_keys AS SELECT f.ledger, COALESCE(c.provider_id, b.call
 CREATE VIEW inflight_records AS SELECT ledger, key AS record_key FROM pages_flights;
 CREATE VIEW failure_counts AS SELECT ledger, key AS record_key, failures FROM pages_failures;
 UPDATE alembic_version SET version_num='0004' WHERE alembic_version.version_num = '0003';
+CREATE TABLE document_extractions (
+    tenant TEXT COLLATE "C" NOT NULL,
+    cache_key TEXT COLLATE "C" NOT NULL,
+    content_hash TEXT COLLATE "C" NOT NULL,
+    kind TEXT COLLATE "C" NOT NULL,
+    pages INTEGER NOT NULL,
+    result TEXT COLLATE "C" NOT NULL,
+    created FLOAT(53) NOT NULL,
+    PRIMARY KEY (tenant, cache_key)
+);
+CREATE INDEX document_extractions_content ON document_extractions (tenant, content_hash);
+CREATE TABLE document_locks (
+    tenant TEXT COLLATE "C" NOT NULL,
+    content_hash TEXT COLLATE "C" NOT NULL,
+    field TEXT COLLATE "C" NOT NULL,
+    value TEXT COLLATE "C" NOT NULL,
+    actor TEXT COLLATE "C" NOT NULL,
+    at FLOAT(53) NOT NULL,
+    PRIMARY KEY (tenant, content_hash, field)
+);
+CREATE TABLE documents (
+    id TEXT COLLATE "C" NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    filename TEXT COLLATE "C" NOT NULL,
+    content_hash TEXT COLLATE "C" NOT NULL,
+    size INTEGER NOT NULL,
+    kind TEXT COLLATE "C",
+    pages INTEGER,
+    job TEXT COLLATE "C" NOT NULL,
+    earlier TEXT COLLATE "C" NOT NULL,
+    batch TEXT COLLATE "C",
+    done INTEGER NOT NULL,
+    created FLOAT(53) NOT NULL,
+    finished FLOAT(53),
+    folder TEXT COLLATE "C",
+    extraction TEXT COLLATE "C",
+    data TEXT COLLATE "C",
+    confidence FLOAT(53),
+    review_status TEXT COLLATE "C",
+    review_item TEXT COLLATE "C",
+    twin TEXT COLLATE "C",
+    revision INTEGER NOT NULL,
+    exported INTEGER NOT NULL,
+    PRIMARY KEY (id)
+);
+CREATE INDEX documents_batch ON documents (batch, id);
+CREATE INDEX documents_content ON documents (tenant, content_hash);
+CREATE INDEX documents_job ON documents (job);
+CREATE INDEX documents_newest ON documents (tenant, id DESC);
+CREATE INDEX documents_twin ON documents (tenant, twin) WHERE twin IS NOT NULL;
+CREATE TABLE review_audit (
+    id TEXT COLLATE "C" NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    item TEXT COLLATE "C" NOT NULL,
+    document TEXT COLLATE "C" NOT NULL,
+    at FLOAT(53) NOT NULL,
+    actor TEXT COLLATE "C" NOT NULL,
+    action TEXT COLLATE "C" NOT NULL,
+    field TEXT COLLATE "C",
+    before TEXT COLLATE "C",
+    after TEXT COLLATE "C",
+    reason TEXT COLLATE "C",
+    PRIMARY KEY (id)
+);
+CREATE INDEX review_audit_document ON review_audit (document, id);
+CREATE INDEX review_audit_item ON review_audit (item, id);
+CREATE TABLE review_items (
+    id TEXT COLLATE "C" NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    document TEXT COLLATE "C" NOT NULL,
+    content_hash TEXT COLLATE "C" NOT NULL,
+    status TEXT COLLATE "C" NOT NULL,
+    rising INTEGER NOT NULL,
+    rank FLOAT(53) NOT NULL,
+    turns FLOAT(53),
+    weight FLOAT(53) NOT NULL,
+    deadline FLOAT(53) NOT NULL,
+    confidence FLOAT(53) NOT NULL,
+    line_count INTEGER NOT NULL,
+    total FLOAT(53) NOT NULL,
+    approvable INTEGER NOT NULL,
+    assigned_to TEXT COLLATE "C",
+    claim_until FLOAT(53),
+    created FLOAT(53) NOT NULL,
+    claimed FLOAT(53),
+    decided FLOAT(53),
+    decided_by TEXT COLLATE "C",
+    reason TEXT COLLATE "C",
+    PRIMARY KEY (id)
+);
+CREATE INDEX review_items_assigned ON review_items (tenant, assigned_to, status, rising, rank DESC, id);
+CREATE INDEX review_items_claims ON review_items (claim_until) WHERE status = 'in_review';
+CREATE INDEX review_items_deadline ON review_items (deadline) WHERE status IN ('pending', 'in_review');
+CREATE INDEX review_items_decided ON review_items (tenant, decided);
+CREATE INDEX review_items_document ON review_items (document);
+CREATE INDEX review_items_order ON review_items (status, rising, rank DESC, id);
+CREATE INDEX review_items_tenant ON review_items (tenant, status, rising, rank DESC, id);
+CREATE INDEX review_items_turns ON review_items (turns) WHERE turns IS NOT NULL;
+UPDATE alembic_version SET version_num='0005' WHERE alembic_version.version_num = '0004';

@@ -429,3 +429,102 @@ CREATE VIEW batch_record_keys AS SELECT f.ledger, COALESCE(c.provider_id, b.call
 CREATE VIEW inflight_records AS SELECT ledger, key AS record_key FROM pages_flights;
 CREATE VIEW failure_counts AS SELECT ledger, key AS record_key, failures FROM pages_failures;
 UPDATE alembic_version SET version_num='0004' WHERE alembic_version.version_num = '0003';
+CREATE TABLE document_extractions (
+    tenant TEXT NOT NULL,
+    cache_key TEXT NOT NULL,
+    content_hash TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    pages INTEGER NOT NULL,
+    result TEXT NOT NULL,
+    created FLOAT NOT NULL,
+    PRIMARY KEY (tenant, cache_key)
+);
+CREATE INDEX document_extractions_content ON document_extractions (tenant, content_hash);
+CREATE TABLE document_locks (
+    tenant TEXT NOT NULL,
+    content_hash TEXT NOT NULL,
+    field TEXT NOT NULL,
+    value TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    at FLOAT NOT NULL,
+    PRIMARY KEY (tenant, content_hash, field)
+);
+CREATE TABLE documents (
+    id TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    filename TEXT NOT NULL,
+    content_hash TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    kind TEXT,
+    pages INTEGER,
+    job TEXT NOT NULL,
+    earlier TEXT NOT NULL,
+    batch TEXT,
+    done INTEGER NOT NULL,
+    created FLOAT NOT NULL,
+    finished FLOAT,
+    folder TEXT,
+    extraction TEXT,
+    data TEXT,
+    confidence FLOAT,
+    review_status TEXT,
+    review_item TEXT,
+    twin TEXT,
+    revision INTEGER NOT NULL,
+    exported INTEGER NOT NULL,
+    PRIMARY KEY (id)
+);
+CREATE INDEX documents_batch ON documents (batch, id);
+CREATE INDEX documents_content ON documents (tenant, content_hash);
+CREATE INDEX documents_job ON documents (job);
+CREATE INDEX documents_newest ON documents (tenant, id DESC);
+CREATE INDEX documents_twin ON documents (tenant, twin) WHERE twin IS NOT NULL;
+CREATE TABLE review_audit (
+    id TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    item TEXT NOT NULL,
+    document TEXT NOT NULL,
+    at FLOAT NOT NULL,
+    actor TEXT NOT NULL,
+    action TEXT NOT NULL,
+    field TEXT,
+    "before" TEXT,
+    "after" TEXT,
+    reason TEXT,
+    PRIMARY KEY (id)
+);
+CREATE INDEX review_audit_document ON review_audit (document, id);
+CREATE INDEX review_audit_item ON review_audit (item, id);
+CREATE TABLE review_items (
+    id TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    document TEXT NOT NULL,
+    content_hash TEXT NOT NULL,
+    status TEXT NOT NULL,
+    rising INTEGER NOT NULL,
+    rank FLOAT NOT NULL,
+    turns FLOAT,
+    weight FLOAT NOT NULL,
+    deadline FLOAT NOT NULL,
+    confidence FLOAT NOT NULL,
+    line_count INTEGER NOT NULL,
+    total FLOAT NOT NULL,
+    approvable INTEGER NOT NULL,
+    assigned_to TEXT,
+    claim_until FLOAT,
+    created FLOAT NOT NULL,
+    claimed FLOAT,
+    decided FLOAT,
+    decided_by TEXT,
+    reason TEXT,
+    PRIMARY KEY (id)
+);
+CREATE INDEX review_items_assigned ON review_items (tenant, assigned_to, status, rising, rank DESC, id);
+CREATE INDEX review_items_claims ON review_items (claim_until) WHERE status = 'in_review';
+CREATE INDEX review_items_deadline ON review_items (deadline) WHERE status IN ('pending', 'in_review');
+CREATE INDEX review_items_decided ON review_items (tenant, decided);
+CREATE INDEX review_items_document ON review_items (document);
+CREATE INDEX review_items_order ON review_items (status, rising, rank DESC, id);
+CREATE INDEX review_items_tenant ON review_items (tenant, status, rising, rank DESC, id);
+CREATE INDEX review_items_turns ON review_items (turns) WHERE turns IS NOT NULL;
+UPDATE alembic_version SET version_num='0005' WHERE alembic_version.version_num = '0004';

@@ -10,7 +10,8 @@ from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql import ClauseElement
 
-from penstock.engine.errors import InvalidRequest
+from penstock.engine.errors import Conflict, InvalidRequest
+from penstock.store.protocol import Expect
 
 
 @lru_cache(maxsize=4)
@@ -24,8 +25,12 @@ def _dialect(name: str) -> Dialect:
     return asyncpg.dialect()  # type: ignore[no-untyped-call]
 
 
-def compiled(statement: Executable | str | tuple[str, dict[str, Any]], dialect: str) -> tuple[str, tuple[Any, ...]]:
+def compiled(
+    statement: Executable | str | tuple[str, dict[str, Any]] | Expect, dialect: str
+) -> tuple[str, tuple[Any, ...]]:
     """SQL text and its positional values, as the driver takes them. Plain text takes `:name` parameters beside it."""
+    if isinstance(statement, Expect):
+        return compiled(statement.statement, dialect)
     if isinstance(statement, str | tuple):
         written, given = (statement, {}) if isinstance(statement, str) else statement
         sql, names = _prepared(written, dialect)
@@ -42,6 +47,12 @@ def compiled(statement: Executable | str | tuple[str, dict[str, Any]], dialect: 
     processors = done._bind_processors
     order = done.positiontup or []
     return str(done), tuple(processors[name](values[name]) if name in processors else values[name] for name in order)
+
+
+def checked(statement: Any, changed: int | str) -> None:
+    """`Conflict` where the statement changed other than what is expected of it."""
+    if isinstance(statement, Expect) and str(changed) != str(statement.rows):
+        raise Conflict(statement.otherwise)
 
 
 @lru_cache(maxsize=500)

@@ -19,6 +19,7 @@ import asyncpg
 
 from penstock.engine.clock import Clock, SystemClock, to_the_tick
 from penstock.engine.errors import (
+    Conflict,
     CommitUnknown,
     InvalidRequest,
     PenstockError,
@@ -405,13 +406,17 @@ async def _tell(connection: Connection, request: Tell) -> int:
 
 async def _guarded(connection: Connection, request: Guarded) -> BaseException | None:
     """The pipeline's own statements: all of them, or none and the error."""
-    from penstock.store.sql.foreign import compiled
+    from penstock.store.sql.foreign import checked, compiled
 
     await connection.execute("SAVEPOINT own")
     try:
         for statement in request.statements:
             sql, parameters = compiled(statement, "postgresql")
-            await connection.fetch(sql, *parameters)
+            tag = await connection.execute(sql, *parameters)
+            checked(statement, tag.rpartition(" ")[2])
+    except Conflict as refused:
+        await connection.execute("ROLLBACK TO own; RELEASE own")
+        return refused
     except (*CANNOT_WAIT, *LOST, asyncpg.InsufficientResourcesError):
         raise
     except Exception as error:

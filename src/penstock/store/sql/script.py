@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.engine import lifecycle
-from penstock.engine.errors import Conflict, NotFound, PenstockError
+from penstock.engine.errors import Conflict, InvalidRequest, NotFound, PenstockError
 from penstock.engine.lane import tenants_limited
 from penstock.engine.model import Event, JobRow, NewJob
 from penstock.store import encoding
@@ -215,9 +215,16 @@ class Script(Records):
         return len(rows)
 
     def _write(self, op: Write) -> Steps[None]:
+        if any(job.key is not None for job in op.jobs):
+            raise InvalidRequest("jobs that start with rows of a pipeline's own have no key")
+        yield from self._plan(op.jobs, {})
         error: BaseException | None = yield Guarded(op.statements)
         if error is not None:
             raise error
+        if op.jobs:
+            told: list[Any] = [None]
+            yield from self._submits([(0, op.jobs)], told)
+            assert not isinstance(told[0], BaseException), told[0]
 
     def _tidy(self, op: Tidy) -> Steps[Tidied]:
         given_up, woken = yield from self._wake_and_give_up()

@@ -387,13 +387,20 @@ def _expanded(sql: str, rows: int, columns: int) -> str:
 
 def _guarded(connection: sqlite3.Connection, request: Guarded) -> BaseException | None:
     """The pipeline's own statements: all of them, or none and the error."""
-    from penstock.store.sql.foreign import compiled
+    from penstock.store.sql.foreign import checked, compiled
 
     connection.execute("SAVEPOINT own")
     try:
         for statement in request.statements:
             sql, parameters = compiled(statement, "sqlite")
-            connection.execute(sql, parameters).close()
+            cursor = connection.execute(sql, parameters)
+            changed = cursor.rowcount
+            cursor.close()
+            checked(statement, changed)
+    except Conflict as refused:
+        connection.execute("ROLLBACK TO own")
+        connection.execute("RELEASE own")
+        return refused
     except Exception as error:
         # A full disk ends the whole transaction, and so it must.
         if not connection.in_transaction or getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:

@@ -1,0 +1,248 @@
+"""One process of a worker's pool: an engine on an event loop that turns in a thread of its own, so that heartbeats,
+time limits and remote calls go on between the tasks that Celery runs in the main thread.
+
+The store is opened in the background, as long as that takes: Celery kills a process that is not up soon, and a database
+that is away for a while must not have all of them killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import mmap
+import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.delivery.celery.hints import Hints
+from penstock.delivery.celery.turn import Turns
+from penstock.engine.errors import StoreError, StoreUnavailable
+from penstock.engine.workflow import Workflow
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+    from penstock.app import Penstock
+
+log = logging.getLogger("penstock.worker")
+
+T = TypeVar("T")
+
+LOOK_EVERY = 0.1
+TEND_EVERY = 5.0
+OPEN_WITHIN = 10.0
+"""Seconds that a task waits for a store which is being opened before its hint is sent back."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+MARGIN = 10.0
+"""Seconds beyond the grace that a process has for its goodbye."""
+
+
+class Ending:
+    """What the worker has told all its processes: 1 is to end when running steps have finished, 2 is to end now. A byte
+    that they share, since a signal does not reach a process that is being made."""
+
+    def __init__(self) -> None:
+        self._shared = mmap.mmap(-1, 1)
+
+    @property
+    def asked(self) -> int:
+        return self._shared[0]
+
+    def ask(self, how: int) -> None:
+        self._shared[0] = max(how, self._shared[0])
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Orders:
+    """What a child is to do. `opened` opens the app on the running loop."""
+
+    opened: Callable[[], Awaitable[Penstock]]
+    queues: Collection[str]
+    at_once: int
+    grace: float
+    soft_limit: float
+    hard_limit: float
+
+
+class Child:
+    """Made after the fork, in the process itself."""
+
+    def __init__(self, celery: Celery, orders: Orders, ending: Ending) -> None:
+        self._orders = orders
+        self._ending = ending
+        self._hints = Hints(lambda: celery)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._turn, name="penstock-loop", daemon=True)
+        self._ready: asyncio.Event = asyncio.Event()
+        self._background: list[asyncio.Task[None]] = []
+        self._app: Penstock | None = None
+        self._turns: Turns | None = None
+        self._closed = False
+
+    def start(self) -> None:
+        """From the main thread, which must be the one that signals come to."""
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._begin(), self._loop)
+
+    def advance(self, queue: str) -> int:
+        """Take a turn; blocks until it is over."""
+
+        async def turn() -> int:
+            await self._until_ready()
+            assert self._turns is not None
+            if queue not in self._orders.queues:
+                log.warning("a hint for the queue %r, which is not served here, is ignored", queue)
+                return 0
+            return await self._turns.advance(queue)
+
+        return self._do(turn())
+
+    def sweep(self) -> None:
+        async def sweep() -> None:
+            app = await self._until_ready()
+            await app.engine.sweep()
+
+        self._do(sweep())
+
+    def run(self, work: Callable[[Penstock], Awaitable[T]]) -> T:
+        """Do something with the open app."""
+
+        async def working() -> T:
+            return await work(await self._until_ready())
+
+        return self._do(working())
+
+    def close(self) -> None:
+        """Hand back what is held and say goodbye."""
+        if self._closed:
+            return
+        self._closed = True
+        ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+        grace = 0.0 if self._ending.asked > 1 else self._orders.grace
+        try:
+            ending.result(grace + MARGIN)
+        except TimeoutError:
+            log.warning(
+                "a step does not let go: process %d ends without it, and its job is taken up again", os.getpid()
+            )
+        except Exception:
+            log.exception("process %d could not say goodbye; its lease runs out", os.getpid())
+        self._hints.close()
+
+    def _turn(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        """A task that Celery interrupts (its soft limit) leaves the loop to its own limits."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _on_sigterm(self, number: int, frame: object) -> None:
+        self._end_turn()
+        self.close()
+        logging.shutdown()
+        os._exit(0)
+
+    def _end_turn(self) -> None:
+        if self._turns is not None:
+            self._loop.call_soon_threadsafe(self._turns.end)
+
+    async def _begin(self) -> None:
+        pause = FIRST_PAUSE
+        while self._app is None:
+            try:
+                self._app = app = await self._orders.opened()
+            except StoreError as error:
+                log.warning("process %d waits for the store: %s", os.getpid(), error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            except Exception:
+                log.exception("process %d cannot start", os.getpid())
+                logging.shutdown()
+                os._exit(1)
+        orders = self._orders
+        for workflow in app.workflows.values():
+            bound(workflow, soft=orders.soft_limit, hard=orders.hard_limit)
+        app.engine.queues.update(orders.queues)
+        self._turns = Turns(app.engine, self._hints.tell, queues=orders.queues, at_once=orders.at_once)
+        self._background = [
+            asyncio.create_task(self._be_known(app), name="penstock-enlist"),
+            asyncio.create_task(self._tend(app), name="penstock-tend"),
+            asyncio.create_task(self._heed(), name="penstock-ending"),
+        ]
+        self._ready.set()
+
+    async def _be_known(self, app: Penstock) -> None:
+        """Seen as a worker from the start, and its dead neighbours buried, before the first hint comes."""
+        while True:
+            try:
+                await app.engine.enlist()
+                log.info("worker %s is ready", app.engine.worker)
+                return
+            except StoreError as error:
+                log.warning("process %d is not known to the store yet: %s", os.getpid(), error)
+                await asyncio.sleep(LONGEST_PAUSE)
+
+    async def _tend(self, app: Penstock) -> None:
+        """Look after remote calls when they are due."""
+        while True:
+            try:
+                await app.engine.tend(longest=TEND_EVERY)
+            except Exception as error:
+                log.warning("remote calls: %s", error, exc_info=not isinstance(error, StoreError))
+                await asyncio.sleep(FIRST_PAUSE + app.engine.rng.random())
+
+    async def _heed(self) -> None:
+        assert self._turns is not None
+        while (asked := self._ending.asked) < 2:
+            if asked:
+                self._turns.end()
+            await asyncio.sleep(LOOK_EVERY)
+        for tick in list(self._turns.engine.ticks.values()):
+            if tick.task is not None:
+                tick.task.cancel("the worker stops at once")
+
+    async def _until_ready(self) -> Penstock:
+        try:
+            async with asyncio.timeout(OPEN_WITHIN):
+                await self._ready.wait()
+        except TimeoutError:
+            raise StoreUnavailable("the store is not open yet") from None
+        assert self._app is not None
+        return self._app
+
+    async def _end(self) -> None:
+        heeding = self._background[2:]
+        for task in self._background[:2]:
+            task.cancel()
+        if self._turns is not None:
+            await self._turns.stop(0.0 if self._ending.asked > 1 else self._orders.grace)
+        for task in heeding:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        app, self._app = self._app, None
+        if app is not None:
+            await app.close()
+
+
+def bound(workflow: Workflow, *, soft: float, hard: float) -> None:
+    """No step runs longer than the worker's limits allow: the engine stops it first, and counts that as a failed
+    try."""
+    for name, step in workflow.steps.items():
+        limited = replace(
+            step,
+            timeout=soft if step.timeout is None else min(step.timeout, soft),
+            hard_timeout=hard if step.hard_timeout is None else min(step.hard_timeout, hard),
+        )
+        workflow.steps[name] = limited
+        if workflow.cleanup_step is step:
+            workflow.cleanup_step = limited
