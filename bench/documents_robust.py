@@ -168,10 +168,9 @@ def main(arguments: list[str]) -> int:
     before, began = peak_megabytes(), time.monotonic()
     ended, peak = asyncio.run(run(files, data))
     print(report(ended))
-    print(
-        f"\n{len(files)} files in {time.monotonic() - began:.1f} s. Memory at most: {peak:.0f} MB with the processes of "
-        f"the pool (each may have {LIMITS.memory_mb}), this process alone {peak_megabytes():.0f} MB ({before:.0f} before)"
-    )
+    print(f"\n{len(files)} files in {time.monotonic() - began:.1f} s. Memory at most, in MB:")
+    print(f"  with the processes of the pool  {peak:5.0f}  (each may have {LIMITS.memory_mb})")
+    print(f"  this process alone              {peak_megabytes():5.0f}  (before: {before:.0f})")
     for row in ended:
         if row.wrong:
             print(f"{row.file}: {row.wrong}", file=sys.stderr)

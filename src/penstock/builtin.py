@@ -75,6 +75,8 @@ BUILT_IN_WORKFLOWS: tuple[str, ...] = (
     "penstock.pipelines.documents.workflow:documents",
     "penstock.pipelines.documents.workflow:export",
     "penstock.pipelines.documents.workflow:many",
+    "penstock.pipelines.documents.watching:watch",
+    "penstock.pipelines.documents.watching:snapshot",
 )
 """The pipelines that come with Penstock, as `module:name`."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.browser.test_pages import AXE
+from tests.browser.test_pages import AXE, CONTRAST
 from tests.support.chromium import PHONE, Watched
 from tests.support.served import Served
 
@@ -15,9 +15,9 @@ Picture = Callable[..., None]
 
 
 def check_usable(page: Page) -> None:
-    for theme in ("light", "dark"):
+    for theme, options in (("light", AXE), ("dark", CONTRAST)):
         page.emulate_media(color_scheme=theme, reduced_motion="reduce")
-        found = Axe().run(page, options=AXE)
+        found = Axe().run(page, options=options)
         assert found.violations_count == 0, f"in {theme}: {found.generate_report()}"
 
 

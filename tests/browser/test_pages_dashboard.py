@@ -15,14 +15,11 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenWindow
-from tests.browser.test_pages import AXE, settled
+from tests.browser.test_pages import AXE, CONTRAST, settled
 from tests.support.chromium import PHONE
 from tests.support.served import ROOT, Served, served
 
 Picture = Callable[..., None]
-
-CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
-"""What a theme can break."""
 
 PLACES = ("runs", "grid", "book", "batches", "failures", "page", "dead page")
 

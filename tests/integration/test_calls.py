@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Again, Call, Context, InvalidRequest, Penstock, Retry, Workflow
+from penstock import Again, Call, Context, Embedded, InvalidRequest, Penstock, Retry, Workflow
 from penstock.engine.call import Hold
 from penstock.engine.errors import Ambiguous, Conflict, Permanent, RateLimited, Transient
 from penstock.engine.model import Job
@@ -46,8 +46,14 @@ def run(
         app = Penstock(
             workflows=flows, store=f"sqlite:///{tmp_path}/it.db", remotes=[provider], limits=limits, outputs=tmp_path
         )
-        async with app, app.worker():
-            await main(app)
+        async with app:
+            # Looks for what became due by another's doing more often than every few seconds.
+            delivery = Embedded(app.engine, sweep_every=0.2)
+            await delivery.start()
+            try:
+                await main(app)
+            finally:
+                await delivery.stop()
 
     asyncio.run(inside())
 

@@ -18,8 +18,8 @@ import pytest
 
 from penstock import FollowUp, Penstock
 from penstock.delivery.celery.application import make_celery
-from penstock.delivery.celery.naming import ADVANCE, PUMP, celery_queue
-from penstock.delivery.contract import CHECKS, Harness, Task
+from penstock.delivery.celery.naming import ADVANCE, celery_queue
+from penstock.delivery.contract import CHECKS, Harness, Task, crashes_lose_nothing, draining_hands_back
 from penstock.engine.errors import StoreError
 from tests.support.celery_house import PATIENCE, House, until
 from tests.support.crash_flow import EFFECTS, POLLS, Item
@@ -29,6 +29,7 @@ from tests.support.redis import Missing, RedisServer
 
 JOBS = 60
 QUEUE = celery_queue("default")
+ENDINGS = (crashes_lose_nothing, draining_hands_back)
 
 
 @pytest.fixture(scope="module")
@@ -74,12 +75,16 @@ class CeleryHarness:
         self._monkeypatch = monkeypatch
 
     async def start(self, *, workers: int = 1, deaf: bool = False) -> None:
+        self._speak(deaf=deaf)
+        for number in range(workers):
+            await asyncio.to_thread(self._house.start, "--delivery", "celery", wait=number == workers - 1)
+
+    def _speak(self, *, deaf: bool) -> None:
+        """Whether this process, where the contract's clients are, sends hints."""
         for name, value in self._house.environ.items():
             self._monkeypatch.setenv(name, value)
         if deaf:
             self._monkeypatch.setenv("PENSTOCK_DELIVERY", "embedded")
-        for number in range(workers):
-            await asyncio.to_thread(self._house.start, "--delivery", "celery", wait=number == workers - 1)
 
     async def drain(self) -> None:
         assert await asyncio.to_thread(self._house.end, signal.SIGTERM) == [0]
@@ -94,18 +99,31 @@ class CeleryHarness:
                 celery.send_task(ADVANCE, (queue,), queue=celery_queue(queue), connection=connection)
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+class OneHarness(CeleryHarness):
+    """On the worker that is there: for checks that end nobody."""
+
+    async def start(self, *, workers: int = 1, deaf: bool = False) -> None:
+        self._speak(deaf=deaf)
+
+
+@pytest.mark.parametrize("check", [check for check in CHECKS if check not in ENDINGS], ids=lambda check: check.__name__)
 def test_it_keeps_the_contract_of_every_delivery(
+    check: Callable[[Harness], Awaitable[None]], house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(check(OneHarness(house, monkeypatch)))
+
+
+@pytest.mark.parametrize("check", ENDINGS, ids=lambda check: check.__name__)
+def test_it_keeps_the_contract_when_workers_end(
     check: Callable[[Harness], Awaitable[None]],
     redis: RedisServer,
     postgres: PostgresServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    redis.ask("FLUSHALL")
     house = House(redis, postgres.fresh_database(), tmp_path)
     try:
-        asyncio.run(check(CeleryHarness(house, monkeypatch)))  # type: ignore[arg-type]
+        asyncio.run(check(CeleryHarness(house, monkeypatch)))
     finally:
         house.end(signal.SIGKILL)
 
@@ -194,13 +212,21 @@ def test_redis_is_killed_and_comes_back_empty(house: House) -> None:
 
 
 def test_redis_is_flushed(house: House) -> None:
-    under_fire(house, lambda: house.redis.ask("FLUSHALL"))
+    under_fire(house, lambda: house.ask("FLUSHALL"))
 
 
 def test_postgresql_crashes_and_comes_back(house: House, postgres: PostgresServer) -> None:
+    celery = make_celery(house.settings.celery)
+
     def restart() -> None:
+        back = house.log.count("is sent again later")
         postgres.shut_down(signal.SIGQUIT)
-        postgres.start()
+        try:
+            with celery.connection_for_write() as connection:
+                celery.send_task(ADVANCE, ("default",), queue=QUEUE, connection=connection)
+            until(lambda: house.log.count("is sent again later") > back, "a hint to come back", house)
+        finally:
+            postgres.start()
 
     under_fire(house, restart)
 
@@ -209,8 +235,8 @@ def test_garbage_and_duplicates_change_nothing(house: House) -> None:
     celery = make_celery(house.settings.celery)
 
     def send() -> None:
-        house.redis.ask("LPUSH", QUEUE, "no message at all")
-        house.redis.ask("LPUSH", QUEUE, '{"neither": "this"}')
+        house.ask("LPUSH", QUEUE, "no message at all")
+        house.ask("LPUSH", QUEUE, '{"neither": "this"}')
         with celery.connection_for_write() as connection:
             tell = partial(celery.send_task, queue=QUEUE, connection=connection)
             for args in [("default",)] * 10 + [("no such queue",), (), (7, 8, 9), ({"queue": []},)]:
@@ -219,7 +245,7 @@ def test_garbage_and_duplicates_change_nothing(house: House) -> None:
             tell(ADVANCE, ("default",), serializer="pickle")
 
     under_fire(house, send)
-    until(lambda: house.redis.ask("LLEN", QUEUE) == ":0", "all messages to be taken", house)
+    until(lambda: house.ask("LLEN", QUEUE) == ":0", "all messages to be taken", house)
 
 
 def test_beat_is_killed_and_started_again(house: House) -> None:
@@ -253,11 +279,13 @@ def test_a_submit_succeeds_while_the_broker_is_away_and_runs_when_it_is_back(
     assert told[0].startswith("no hint was sent, so a worker finds the work at its next sweep: ")
 
 
-def test_a_task_with_a_name_of_its_own_submits_a_job_once(house: House) -> None:
+def test_a_task_with_a_name_of_its_own_submits_a_job_once(house: House, tmp_path: Path) -> None:
     celery = make_celery(house.settings.celery)
     with celery.connection_for_write() as connection:
         for _ in range(3):
             celery.send_task("tests.count_to", ("seven", 7), queue=QUEUE, connection=connection)
+        celery.send_task("tests.count_to", ("wrong", []), queue=QUEUE, connection=connection)
+        celery.send_task("tests.full_disk", (str(tmp_path / "mark"),), queue=QUEUE, connection=connection)
 
     async def main() -> None:
         app = await house.client().open(store=house.store_url, settings=house.settings)
@@ -267,10 +295,16 @@ def test_a_task_with_a_name_of_its_own_submits_a_job_once(house: House) -> None:
                     await asyncio.sleep(0.02)
             assert (await app.wait(found[0].id, timeout=PATIENCE)).result == 7
             assert len(await app.jobs(key="seven")) == 1
+            async with asyncio.timeout(PATIENCE):
+                while not await app.jobs(key=str(tmp_path / "mark")):
+                    await asyncio.sleep(0.02)
+            assert await app.jobs(key="wrong") == []
         finally:
             await app.close()
 
     asyncio.run(main())
+    assert "task tests.count_to was refused: payload does not fit workflow 'contract'" in house.log
+    assert "task tests.full_disk, try 1: [Errno 28] No space left on device" in house.log
 
 
 def test_what_is_hinted_at_does_not_pile_up(house: House) -> None:
@@ -285,7 +319,7 @@ def test_what_is_hinted_at_does_not_pile_up(house: House) -> None:
             await app.close()
 
     asyncio.run(main())
-    assert 1 <= int(house.redis.ask("LLEN", celery_queue("nobody"))[1:]) <= 4
+    assert 1 <= int(house.ask("LLEN", celery_queue("nobody"))[1:]) <= 4
 
 
 def test_the_limits_stop_a_step_that_sleeps_and_end_a_process_that_is_stuck(
@@ -309,7 +343,7 @@ def test_the_limits_stop_a_step_that_sleeps_and_end_a_process_that_is_stuck(
             await app.close()
 
     try:
-        house.start("--queues", "slow, default", "--no-beat")
+        house.start("--queues", "slow, default")
         asyncio.run(main())
     finally:
         house.end(signal.SIGKILL)
@@ -352,7 +386,7 @@ def test_a_broker_that_is_not_there_is_waited_for(redis: RedisServer, postgres: 
     try:
         worker = house.start(wait=False)
         until(lambda: "does not answer" in house.log, "a word about the broker", house)
-        assert f"the broker at {redis.url}" in house.log
+        assert f"the broker at {house.broker} does" in house.log
         redis.start()
         until(lambda: "the worker is ready" in house.log, "the worker to be ready", house)
         os.kill(worker.pid, signal.SIGTERM)
@@ -360,4 +394,3 @@ def test_a_broker_that_is_not_there_is_waited_for(redis: RedisServer, postgres: 
         house.workers = []
     finally:
         house.end(signal.SIGKILL)
-    assert redis.ask("LLEN", PUMP).startswith(":")

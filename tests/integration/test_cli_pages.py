@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.cli import Cli, Said
+from tests.support.cli import PIPELINES, Cli, Said
 from tests.support.gemini import Gemini, running_gemini
 from tests.support.pages import SCRIPT, Library, said
 
@@ -125,7 +125,7 @@ def test_ctrl_c_leaves_what_was_sent_and_says_how_to_go_on(shelf: Shelf) -> None
 
 def test_where_a_worker_is_alive_it_only_watches(shelf: Shelf) -> None:
     shelf.cli.start_worker()
-    assert "only Penstock's own pipelines are known here (pages)" in shelf.cli.log
+    assert f"only Penstock's own pipelines are known here ({', '.join(PIPELINES)})" in shelf.cli.log
     ended = shelf("run")
     assert "A worker is alive and does the work: this command only watches" in ended.err
     assert "✓ 4 of 4 pages" in ended.err

@@ -25,10 +25,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from penstock.pipelines.documents.samples import sample
+from penstock.pipelines.documents.workflow import documents, export, many
 from penstock.pipelines.pages.workflow import pages
 from penstock.service.sections import found_sections
 from tests.support import pages_show
-from tests.support.api import serving
+from tests.support.api import Api, serving
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -71,7 +73,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
     async def main() -> None:
         roots = {"pages": {"roots": [str(folder / "books")]}}
-        async with serving(folder, more=[pages], sections=found_sections(), also=roots) as api:
+        more = [pages, documents, export, many]
+        async with serving(folder, more=more, sections=found_sections(), also=roots) as api:
             run = await pages_show.fill(api.penstock, folder / "books", books=3, batches=6, style="tiny")
             book = next((folder / "books" / "library" / "images").glob("*/*/*"))
             job = (await api.penstock.submit("holds", "door")).job_id
@@ -79,14 +82,19 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             batch = (await api.penstock.open_batch()).id
             await api.run(dead)
             calls = await api.stock.calls("answer", "run")
+            invoices = await invoiced(api)
             await api.penstock.set_budget("tenant:default", 1000)
             found.ids = {
                 "job_id": [job, dead],
-                "batch_id": [batch],
+                "batch_id": [batch, invoices[0]["batch_id"]],
                 "call_id": [call.id for call in calls],
                 "scope": ["tenant:default", f"job:{job}"],
                 "name": ["notes", "nightly"],
                 "run_id": [run],
+                "document_id": [each["document_id"] for each in invoices],
+                "item_id": [each["review_item_id"] for each in invoices],
+                "field": ["total", "vendor"],
+                "format": ["json", "parquet"],
                 "key": [":".join((*book.parts[-3:], str(number))) for number in (2, 5)],
             }
             found.document = api.document.document
@@ -107,6 +115,16 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     yield found
     loop_and_server[0].should_exit = True
     thread.join(60)
+
+
+async def invoiced(api: Api) -> list[dict[str, Any]]:
+    """Documents that were extracted and wait for a review."""
+    content, _ = sample("fuzz", kind="facturx")
+    async with api.client() as client:
+        sent = await client.post("/api/documents", files=[("file", ("a.pdf", content))] * 3)
+        await api.run(*(each["job_id"] for each in sent.json()["documents"]))
+        items: list[dict[str, Any]] = (await client.get("/api/documents")).json()["items"]
+    return items
 
 
 def operations(running: Running) -> Iterator[Any]:

@@ -28,7 +28,7 @@ from penstock.service.live import LiveFeed
 from penstock.service.server import LARGEST_HEAD, Running, listen
 from penstock.service.state import Service
 from penstock.service.workforce import Nobody
-from tests.support.cli import PATIENCE, Cli
+from tests.support.cli import PATIENCE, PIPELINES, Cli
 from tests.support.up import Up
 
 
@@ -65,11 +65,12 @@ def test_it_says_where_everything_is_and_how_to_begin(cli: Cli) -> None:
     )
     assert said["Dashboard"].strip().startswith("http://127.0.0.1:")
     assert said["Store"].strip() == "sqlite:///.penstock/penstock.db"
-    assert said["App"].strip() == "flow:app, workflows: bad, held, hello, pages, stuck"
+    known = ", ".join(sorted({"bad", "held", "hello", "stuck", *PIPELINES}))
+    assert said["App"].strip() == f"flow:app, workflows: {known}"
     assert said["Worker"].strip() == "in this process"
     assert "open to this machine alone, without a token" in cli.log
     assert "Listens:" not in cli.log
-    assert "is ready: workflows bad, held, hello, pages, stuck; queues default; 100 at once" in cli.log
+    assert f"is ready: workflows {known}; queues default; 100 at once" in cli.log
     assert """penstock jobs submit hello --payload '"world"' --app flow:app\n""" in cli.log
     up.send_signal(signal.SIGINT)
     assert up.wait(30) == 130
@@ -97,7 +98,7 @@ def test_without_an_app_it_serves_the_store_and_runs_the_pipelines_alone(cli: Cl
     assert (refused.status_code, refused.headers["content-type"]) == (404, "application/problem+json")
     cli.start_worker("--app", app)
     cli.until(lambda: up.job(first)["status"] == "completed", "the job")
-    assert "only Penstock's own pipelines are known here (pages): name it with --app" in cli.log
+    assert f"only Penstock's own pipelines are known here ({', '.join(PIPELINES)}): name it with --app" in cli.log
     assert up.stop() == 0
 
 

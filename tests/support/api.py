@@ -110,8 +110,9 @@ def _closed(document: dict[str, Any]) -> dict[str, Any]:
     return closed
 
 
-_DOCUMENTS: dict[tuple[APIRouter | None, ...], Document] = {}
-"""By what sections add to it, and made once: that takes longer than most tests."""
+_DOCUMENTS: dict[tuple[int, ...], tuple[list[APIRouter | None], Document]] = {}
+"""By what sections add to it (routers have no hash, but an identity while they are kept), and made once: that takes
+longer than most tests."""
 
 
 @dataclass
@@ -122,10 +123,11 @@ class Api:
     document: Document = field(init=False)
 
     def __post_init__(self) -> None:
-        routers = tuple(section.api for section in self.service.sections)
-        if routers not in _DOCUMENTS:
-            _DOCUMENTS[routers] = Document(self.app.openapi())
-        self.document = _DOCUMENTS[routers]
+        routers = [section.api for section in self.service.sections]
+        which = tuple(map(id, routers))
+        if which not in _DOCUMENTS:
+            _DOCUMENTS[which] = routers, Document(self.app.openapi())
+        self.document = _DOCUMENTS[which][1]
 
     @property
     def stock(self) -> Stock:

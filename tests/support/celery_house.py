@@ -1,9 +1,10 @@
-"""Delivery by Celery as the tests see it: the real `penstock worker --delivery celery` on a real broker and database, and
-the app it serves."""
+"""Delivery by Celery as the tests see it: the real `penstock worker --delivery celery` on a real broker and database,
+and the app it serves."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -61,6 +62,14 @@ else:
         told = await app.submit("contract", {"steps": steps}, key=key)
         return {"job_id": told.job_id, "created": told.created}
 
+    @submitter("tests.full_disk")
+    async def full_disk(app: Penstock, mark: str) -> None:
+        """The first time there is no room."""
+        if not Path(mark).exists():
+            Path(mark).touch()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        await app.submit("contract", {"steps": 1}, key=mark)
+
 
 class House:
     """One store, one broker, and the workers that were started on them."""
@@ -76,7 +85,7 @@ class House:
             "delivery": "celery",
             "lease": "3s",
             "grace": "10s",
-            "celery.broker_url": redis.url,
+            "celery.broker_url": redis.fresh_url(),
             "celery.sweep_every": "500ms",
         }
         self.workers: list[subprocess.Popen[bytes]] = []
@@ -105,6 +114,14 @@ class House:
         if wait:
             until(lambda: self.log.count("the worker is ready") > ready, "the worker to be ready", self)
         return process
+
+    @property
+    def broker(self) -> str:
+        return self.told["celery.broker_url"]
+
+    def ask(self, *words: str) -> str:
+        """Of the broker's database."""
+        return self.redis.ask(*words, database=self.broker.rpartition("/")[2])
 
     @property
     def log(self) -> str:

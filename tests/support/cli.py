@@ -1,4 +1,5 @@
-"""The real `penstock` command, run as a user runs it: a process of its own in a folder of its own."""
+"""The real `penstock` command, run as a user runs it: a process of its own in a folder of its own. A command that lasts
+is started from nothing; one that is run to its end has Penstock imported already."""
 
 from __future__ import annotations
 
@@ -16,8 +17,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from penstock.builtin import installed_workflows
+from tests.support import warm
+
 PENSTOCK = Path(sys.executable).with_name("penstock")
 PATIENCE = 30.0
+PIPELINES = tuple(workflow.name for workflow in installed_workflows())
+"""The workflows that are known without an app."""
 
 FLOW = '''
 import asyncio, ctypes, signal, time
@@ -101,12 +107,13 @@ class Cli:
 
     def __call__(self, *args: str, code: int = 0, text: str | None = None, as_user: int | None = None) -> Said:
         """Run a command to its end and check how it ended."""
-        command = [str(PENSTOCK), *args]
-        if as_user is not None:
-            command = ["setpriv", f"--reuid={as_user}", f"--regid={as_user}", "--clear-groups", *command]
-        ended = subprocess.run(
-            command, cwd=self.folder, env=self.environ, input=text or "", capture_output=True, text=True, timeout=60
-        )
+        if as_user is None:
+            ended = warm.run(args, cwd=self.folder, env=self.environ, text=text or "")
+        else:
+            command = ["setpriv", f"--reuid={as_user}", f"--regid={as_user}", "--clear-groups", str(PENSTOCK), *args]
+            ended = subprocess.run(
+                command, cwd=self.folder, env=self.environ, input=text or "", capture_output=True, text=True, timeout=60
+            )
         said = Said(ended.returncode, ended.stdout, ended.stderr)
         assert said.code == code, f"{args} ended with {said.code}:\n{said.out}\n{said.err}"
         assert "Traceback" not in said.err or "PENSTOCK_DEBUG" in self.environ, said.err

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from itertools import count
 from pathlib import Path
 
 from tests.support.postgres import _place
@@ -25,6 +26,7 @@ class RedisServer:
         self._program = _program()
         self.folder = Path(tempfile.mkdtemp(prefix="redis-", dir=_place()))
         self._process: subprocess.Popen[bytes] | None = None
+        self._numbers = count()
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -34,9 +36,9 @@ class RedisServer:
             self.stop()
             raise
 
-    @property
-    def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
+    def fresh_url(self) -> str:
+        """The address of a database of its own in it."""
+        return f"redis://127.0.0.1:{self.port}/{next(self._numbers)}"
 
     def start(self, *, empty: bool = False) -> None:
         """Again on the same port, with what it had unless it is to be empty."""
@@ -47,7 +49,7 @@ class RedisServer:
             self._process = subprocess.Popen(
                 [
                     str(self._program), "--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.folder),
-                    "--save", "", "--appendonly", "yes", "--appendfsync", "no", "--daemonize", "no",
+                    "--save", "", "--appendonly", "yes", "--appendfsync", "no", "--databases", "100",
                 ],
                 stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
@@ -63,19 +65,28 @@ class RedisServer:
             self._process.kill()
             self._process.wait()
 
-    def ask(self, *words: str) -> str:
+    def ask(self, *words: str, database: str = "0") -> str:
         """The first line that it answers to a command; empty where it does not answer."""
-        told = f"*{len(words)}\r\n" + "".join(f"${len(word.encode())}\r\n{word}\r\n" for word in words)
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
-                connection.sendall(told.encode())
-                return connection.makefile("rb").readline().decode().strip()
+                answers = connection.makefile("rb")
+                connection.sendall(_encoded("SELECT", database))
+                answers.readline()
+                connection.sendall(_encoded(*words))
+                return answers.readline().decode().strip()
         except OSError:
             return ""
 
     def stop(self) -> None:
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _encoded(*words: str) -> bytes:
+    lines = [f"*{len(words)}"]
+    for word in words:
+        lines += [f"${len(word.encode())}", word]
+    return "".join(f"{line}\r\n" for line in lines).encode()
 
 
 def _program() -> Path:

@@ -14,6 +14,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
+from tests.support import warm
 from tests.support.cli import PENSTOCK
 
 ROOT = Path(__file__).parents[2]
@@ -64,10 +65,7 @@ class Served:
 
     def run(self, *command: str) -> Any:
         """Another command in the same folder, to its end; what it says as JSON."""
-        done = subprocess.run(
-            [str(PENSTOCK), *command, "--json"], cwd=self.folder, env=self.environ, capture_output=True, text=True,
-            timeout=PATIENCE,
-        )  # fmt: skip
+        done = warm.run([*command, "--json"], cwd=self.folder, env=self.environ, timeout=PATIENCE)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         return json.loads(done.stdout)
 

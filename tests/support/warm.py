@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 MOST = 1 << 20
-ALSO = ("alembic.command", "penstock.store.sql.sqlite", "penstock.store.migrate", "rich.table", "yaml")
+ALSO = ("penstock.config.loading", "penstock.cli.schema_state", "penstock.store.sql.sqlite", "rich.table", "yaml")
 
 
 def run(
@@ -110,10 +111,14 @@ def _serve(asking: socket.socket) -> dict[str, Any] | None:
 def _main() -> None:
     import importlib
 
+    from penstock.builtin import BUILT_IN_WORKFLOWS
     from penstock.cli.main import COMMANDS, main
 
-    for name in (*COMMANDS.values(), *ALSO):
+    for name in (*COMMANDS.values(), *(place.partition(":")[0] for place in BUILT_IN_WORKFLOWS), *ALSO):
         importlib.import_module(name)
+    # What all have in common is not looked through, and so not copied, by the collectors of each.
+    gc.collect()
+    gc.freeze()
     asked = _serve(socket.socket(fileno=int(sys.argv[1])))
     if asked is None:
         return

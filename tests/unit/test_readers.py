@@ -267,7 +267,7 @@ def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("plugins")
 def test_a_broken_plugin_takes_no_other_down(caplog: pytest.LogCaptureFixture) -> None:
     registry = all_readers()
-    assert [reader.name for reader in registry.readers] == ["plugged", "course catalogue", "transcription"]
+    assert [reader.name for reader in registry.readers] == ["plugged", "invoice", "course catalogue", "transcription"]
     assert set(registry.broken) == {"absent", "bad"} and "cannot be made" in registry.broken["bad"]
     assert "'absent'" in caplog.text and "'bad'" in caplog.text
     found = registry.find(Prompt("plug", ask().turns))

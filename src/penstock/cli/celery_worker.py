@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import warnings
+from dataclasses import asdict
 
 from penstock.app import Penstock
 from penstock.cli.sessions import load_app, store_url
@@ -36,6 +37,7 @@ def serve_celery(settings: Settings) -> int:
     from penstock.delivery.celery.child import Orders
     from penstock.delivery.celery.serving import Crew
 
+    _add_documents(settings)
     told = settings.celery
     # Each process tells of its work itself, and knows better than a plain hint what is needed.
     quiet = settings.model_copy(update={"delivery": "embedded"})
@@ -55,6 +57,21 @@ def serve_celery(settings: Settings) -> int:
     )
     crew = Crew(make_celery(told, queues=queues), orders, processes=told.processes, with_beat=told.beat)
     return crew.run()
+
+
+def _add_documents(settings: Settings) -> None:
+    """The tasks of the documents pipeline, unless the app has some of these names itself. They submit, and no more."""
+    from penstock.delivery.celery.tasks import SUBMITTERS
+    from penstock.pipelines.documents.asking import process_again, process_file
+
+    async def process_document_task(app: Penstock, document_id: str, file_path: str) -> dict[str, str]:
+        return asdict(await process_file(app, settings, document_id, file_path))
+
+    async def batch_process_task(app: Penstock, document_ids: list[str]) -> dict[str, str]:
+        return await process_again(app, document_ids)
+
+    for submitter in (process_document_task, batch_process_task):
+        SUBMITTERS.setdefault(submitter.__name__, submitter)
 
 
 def _queues(app: Penstock, settings: Settings) -> tuple[str, ...]:

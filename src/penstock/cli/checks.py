@@ -17,10 +17,11 @@ from penstock.cli import sessions
 from penstock.cli.check import Check
 from penstock.cli.command import Invocation
 from penstock.cli.gemini_checks import gemini_checks
-from penstock.cli.output import counted
+from penstock.cli.output import counted, without_password
 from penstock.cli.schema_state import schema_state
 from penstock.cli.service_state import is_taken, readiness, url_of
 from penstock.config import Settings
+from penstock.delivery.celery.naming import checked_broker
 from penstock.engine.call import LIVE
 from penstock.engine.errors import PenstockError
 from penstock.engine.machine import is_internal
@@ -45,6 +46,8 @@ async def examine(call: Invocation) -> list[Check]:
     except PenstockError as error:
         return [*checks, Check("configuration", "fail", str(error), "correct it there")]
     checks += [_configuration(settings), _app(settings), _home(settings), _disk(settings), _service(settings)]
+    if settings.delivery == "celery":
+        checks.append(_broker(settings))
     return [*checks, *gemini_checks(settings), *await _store(settings)]
 
 
@@ -147,6 +150,22 @@ def _service(settings: Settings) -> Check:
         mend = "stop that program, or set another port (`service.port`, PENSTOCK_SERVICE__PORT)"
         return Check("service", "warn", f"another program listens on {host}:{port}", mend)
     return Check("service", "ok", f"not running; `penstock up` would serve {url}")
+
+
+def _broker(settings: Settings) -> Check:
+    try:
+        url = checked_broker(settings.celery.broker_url)
+    except PenstockError as error:
+        return Check("broker", "fail", str(error), "see what the message says")
+    from penstock.delivery.celery.application import make_celery
+    from penstock.delivery.celery.hints import connect
+
+    try:
+        connect(make_celery(settings.celery)).release()
+    except Exception as error:
+        mend = "start it, or set celery.broker_url to where it is; until then workers wait, and submits are kept"
+        return Check("broker", "fail", f"{without_password(url)} does not answer: {error}", mend)
+    return Check("broker", "ok", f"{without_password(url)} answers")
 
 
 async def _store(settings: Settings) -> list[Check]:

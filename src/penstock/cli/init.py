@@ -22,7 +22,7 @@ app: flow:app                     # module:object, where the workflows are
 # lease: 30s                      # how soon a worker that fell silent is taken for dead
 # grace: 30s                      # how long running steps may take to finish when a worker stops
 # fair_share: 0                   # the part of claims that goes to the oldest job, whatever its priority
-# delivery: embedded              # who runs jobs: embedded, a worker's own loop; or prefect, its flow runs
+# delivery: embedded              # who runs jobs: embedded, a worker's own loop; prefect, its flow runs; or celery
 
 # retention:                      # how long jobs that have ended are kept; never: for ever
 #   completed_days: 30
@@ -104,6 +104,16 @@ app: flow:app                     # module:object, where the workflows are
 #   schedule_minutes: 10          # how often Prefect's schedule looks for work that nobody told of
 #   runs: 10                      # flow runs that one worker runs at once
 #   pages: []                     # files of runs of pages that Prefect starts, each by its own schedule
+
+# celery:                         # with delivery: celery
+#   broker_url:                   # redis://localhost:6379/0, amqp://user:password@host//
+#   result_backend:               # where Celery keeps what tasks answer; nowhere unless told
+#   processes: 4                  # of a worker
+#   at_once: 20                   # jobs that each of them advances at once
+#   soft_limit: 270s              # a step that takes longer is cancelled
+#   hard_limit: 300s              # one that blocks its process for longer ends it
+#   sweep_every: 5s               # how often work is looked for that nobody told of
+#   beat: true                    # whether a worker has hints sent by the clock
 """
 
 FLOW = '''\

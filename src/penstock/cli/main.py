@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 
@@ -29,6 +30,8 @@ COMMANDS = {
     "up": "penstock.cli.up",
     "init": "penstock.cli.init",
     "pages": "penstock.cli.pages",
+    "documents": "penstock.cli.documents",
+    "review": "penstock.cli.review",
     "jobs": "penstock.cli.jobs",
     "calls": "penstock.cli.calls",
     "costs": "penstock.cli.costs",
@@ -60,6 +63,8 @@ def main() -> None:
     if code == INTERRUPTED:
         # A blocking step of this process may still sit in its thread; its job was handed back, so nobody waits for it.
         os._exit(code)
+    # The process ends: a last look of the collector through all that was imported takes longer than many a command.
+    gc.freeze()
     sys.exit(code)
 
 

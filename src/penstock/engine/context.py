@@ -14,13 +14,13 @@ from penstock.engine.call import view as call_view
 from penstock.engine.clock import Clock
 from penstock.engine.errors import InvalidRequest, LostClaim
 from penstock.engine.identity import checked_key, made_storable
-from penstock.engine.model import Job, JobRow, view
+from penstock.engine.model import SLA_BREACHED, Job, JobRow, view
 from penstock.engine.outcome import Move
 from penstock.engine.priority import Priority
 from penstock.engine.staging import Report, stage
 from penstock.engine.whereabouts import place_of
 from penstock.engine.workflow import Workflow, encode
-from penstock.store.protocol import Commit, Landed, Note, TakeLock
+from penstock.store.protocol import Announce, Commit, Landed, Note, TakeLock
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
@@ -194,6 +194,12 @@ class Context:
     def folder_of(self, call: Call) -> Path:
         """Where the files are that a call brought home; its result names them."""
         return self._engine.calls.folder_of(call.id)
+
+    async def sla_breached(self, note: str) -> None:
+        """Let it be known that a promise was broken: a line in the job's history, from which webhooks are told
+        (`sla.breached`). Once for each job, however often its steps run."""
+        self._check_open()
+        await self._engine.commit(Announce(self._row.id, SLA_BREACHED, made_storable(note)))
 
     def release(self, name: str) -> None:
         """Free a lock of this job with the outcome of this step."""

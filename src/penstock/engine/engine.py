@@ -80,7 +80,7 @@ class OutputLedger(Protocol):
 
     root: Path
 
-    def connect(self, store: object, write: Callable[[Any], Awaitable[None]]) -> None: ...
+    def connect(self, store: object, write: Callable[..., Awaitable[object]]) -> None: ...
 
     async def add(self, name: str, content: Any, *, tenant: str, job: str, epoch: int) -> tuple[Any, Any]: ...
 
@@ -163,9 +163,9 @@ class Engine(Membership):
         for workflow in workflows:
             self.add(workflow)
 
-    def claim_only(self, workflow: str) -> None:
-        """Claim jobs of this workflow alone. The others stay known, so that its steps can spawn jobs of theirs."""
-        self._known = (self.workflow(workflow).name,)
+    def claim_only(self, *workflows: str) -> None:
+        """Claim jobs of these workflows alone. The others stay known, so that their steps can spawn jobs of them."""
+        self._known = tuple(self.workflow(name).name for name in workflows)
 
     async def advance_next(
         self,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,13 @@ _PROC = Path("/proc")
 def this_process() -> dict[str, Any]:
     """What a worker tells of itself."""
     pid = os.getpid()
-    return {"host": socket.gethostname(), "pid": pid, "boot": _boot(), "space": _space(), "since": _since(pid)}
+    return {"host": socket.gethostname(), "pid": pid, **_marks(pid)}
+
+
+@cache
+def _marks(pid: int) -> dict[str, str | None]:
+    """Of a process that is there for as long as this is asked."""
+    return {"boot": _boot(), "space": _space(), "since": _since(pid)}
 
 
 def told_by(worker: WorkerRow) -> dict[str, Any]:

@@ -306,11 +306,19 @@ class Requests:
         """The rows that a statement gives: SQLAlchemy Core, SQL text, or `(text, values)`."""
         return await self.store.own_rows(statement)
 
-    async def write(self, *statements: Any, jobs: Sequence[NewJob] = (), audit: AuditEntry | None = None) -> None:
+    async def write(
+        self,
+        *statements: Any,
+        jobs: Sequence[NewJob] = (),
+        audit: AuditEntry | None = None,
+        once: Once | None = None,
+    ) -> list[str]:
         """Carry out statements on tables of a pipeline's own, and start jobs with them, in one transaction. `Conflict`
-        where a statement that was wrapped in `Expect` did not change what it should."""
-        await self.ask(Write(statements, tuple(jobs)), audit)
-        self.submitted([Submitted(job.id, True, 1, "queued") for job in jobs])
+        where a statement that was wrapped in `Expect` did not change what it should. Answers the jobs' ids: those of
+        the first time where this is asked again under its idempotency key, and then nothing is done."""
+        done: list[Submitted] = await self.ask(Write(statements, tuple(jobs)), audit, once)
+        self.submitted(done)
+        return [each.job_id for each in done]
 
 
 def microdollars(dollars: float | None) -> int | None:

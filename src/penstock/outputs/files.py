@@ -113,7 +113,8 @@ def _written(target: Path, content: Content) -> Path:
 
 
 def publish(root: Path, stored: Stored) -> bool:
-    """Let the public name show this version. False when the version is gone (a newer one has taken its place)."""
+    """Let the public name show this version: for good once its folder is synced. False when the version is gone (a
+    newer one has taken its place)."""
     source, public = root / stored.version, root / checked_output(stored.name)
     link = public.with_name(f".{secrets.token_hex(8)}.link")
     with _disk_errors(public):
@@ -130,7 +131,6 @@ def publish(root: Path, stored: Stored) -> bool:
             link.replace(public)
         finally:
             link.unlink(missing_ok=True)
-        sync_folder(public.parent)
     return True
 
 

@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Any, Protocol, TextIO, runtime_checkable
 
 from penstock.engine.errors import InvalidRequest, PenstockError
-from penstock.outputs.files import Content, Stored, checked_output, drop_older, fingerprint, publish, store_version
+from penstock.outputs.files import (
+    Content,
+    Stored,
+    checked_output,
+    drop_older,
+    fingerprint,
+    publish,
+    store_version,
+    sync_folder,
+)
 
 _COLUMNS = "name, version, sha256, size, previous"
 _COUNTS = (
@@ -24,7 +33,8 @@ _COUNTS = (
     " sha256 = excluded.sha256, size = excluded.size, job = excluded.job, published = 0"
 )
 _PUBLISHED = "UPDATE outputs SET published = 1, previous = NULL WHERE name = :name AND version = :version"
-
+_MOST_NAMED = 500
+"""Names in one question."""
 
 log = logging.getLogger("penstock.outputs")
 
@@ -45,10 +55,12 @@ class Outputs:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._store: Database | None = None
-        self._carry_out: Callable[[Statement], Awaitable[None]] | None = None
+        self._carry_out: Callable[..., Awaitable[object]] | None = None
+        self._turn = asyncio.Lock()
+        self._due: list[tuple[list[str], asyncio.Future[set[str]]]] = []
 
-    def connect(self, store: object, write: Callable[[Statement], Awaitable[None]]) -> None:
-        """`write` carries out a statement on the same store, outside of a tick."""
+    def connect(self, store: object, write: Callable[..., Awaitable[object]]) -> None:
+        """`write` carries out statements on the same store, in one transaction, outside of a tick."""
         self._store = store if isinstance(store, Database) and callable(store.rows) else None
         self._carry_out = write
 
@@ -83,29 +95,63 @@ class Outputs:
 
     async def publish(self, names: list[str]) -> int:
         """Make the public files show what the rows say; returns how many do now. One publisher at a time on this
-        machine. A name that cannot be made public now is left for the next sweep, and does not hold up the others."""
-        done = 0
+        machine, who does all that has come up meanwhile in one go. A name that cannot be made public now is left for
+        the next sweep, and does not hold up the others."""
+        mine: asyncio.Future[set[str]] = asyncio.get_running_loop().create_future()
+        self._due.append((names, mine))
+        async with self._turn:
+            if not mine.done():
+                await self._publish_due()
+        shown = mine.result()
+        return sum(name in shown for name in names)
+
+    async def _publish_due(self) -> None:
+        due, self._due = self._due, []
+        try:
+            shown = await self._published(sorted({name for names, _ in due for name in names}))
+        except BaseException as error:
+            for _, waiting in due:
+                if not waiting.done():
+                    waiting.set_exception(error)
+            raise
+        for _, waiting in due:
+            if not waiting.done():
+                waiting.set_result(shown)
+
+    async def _published(self, names: list[str]) -> set[str]:
+        # Waiting for the others' turn takes a thread: one at a time, or none would be left for whoever has it.
         gate = await asyncio.to_thread(self._enter)
         try:
-            for name in names:
-                try:
-                    done += await self._publish_one(name)
-                except (OSError, PenstockError) as error:
-                    log.warning("output %s is stored but not yet public: %s", name, error)
+            found = await self._rows(names)
+            shown = await asyncio.to_thread(self._show, [stored for stored, _ in found])
+            if not shown:
+                return set()
+            new = [(stored, previous) for stored, previous in found if stored.name in shown]
+            await self._write(*((_PUBLISHED, {"name": each.name, "version": each.version}) for each, _ in new))
+            await asyncio.to_thread(self._drop_older, new)
+            return shown
         finally:
             gate.close()
-        return done
 
-    async def _publish_one(self, name: str) -> bool:
-        found = await self._row(name)
-        if found is None:
-            return False
-        stored, previous = found
-        if not await asyncio.to_thread(publish, self.root, stored):
-            return False
-        await self._write((_PUBLISHED, {"name": name, "version": stored.version}))
-        await asyncio.to_thread(drop_older, self.root, stored, previous)
-        return True
+    def _show(self, all_stored: list[Stored]) -> set[str]:
+        """The names of those whose public files show them now."""
+        shown: dict[str, Path] = {}
+        for stored in all_stored:
+            try:
+                if publish(self.root, stored):
+                    shown[stored.name] = (self.root / stored.name).parent
+            except (OSError, PenstockError) as error:
+                log.warning("output %s is stored but not yet public: %s", stored.name, error)
+        for folder in set(shown.values()):
+            sync_folder(folder)
+        return set(shown)
+
+    def _drop_older(self, published: list[tuple[Stored, str | None]]) -> None:
+        for stored, previous in published:
+            try:
+                drop_older(self.root, stored, previous)
+            except OSError as error:
+                log.warning("an older version of output %s could not be removed: %s", stored.name, error)
 
     async def mend(self, *, most: int = 500) -> int:
         """Publish what a crash left unpublished. Part of every sweep."""
@@ -121,15 +167,23 @@ class Outputs:
         return await asyncio.to_thread(fingerprint, public) == (stored.sha256, stored.size)
 
     async def _row(self, full: str) -> tuple[Stored, str | None] | None:
-        found = await self._ask(f"SELECT {_COLUMNS} FROM outputs WHERE name = ?", (full,))
-        return (Stored(*found[0][:4]), found[0][4]) if found else None
+        found = await self._rows([full])
+        return found[0] if found else None
+
+    async def _rows(self, names: list[str]) -> list[tuple[Stored, str | None]]:
+        rows: list[tuple[Any, ...]] = []
+        for start in range(0, len(names), _MOST_NAMED):
+            some = names[start : start + _MOST_NAMED]
+            marks = ", ".join("?" * len(some))
+            rows += await self._ask(f"SELECT {_COLUMNS} FROM outputs WHERE name IN ({marks})", tuple(some))
+        return [(Stored(*row[:4]), row[4]) for row in rows]
 
     async def _ask(self, sql: str, args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         return [] if self._store is None else await self._store.rows(sql, args)
 
-    async def _write(self, statement: Statement) -> None:
+    async def _write(self, *statements: Statement) -> None:
         if self._carry_out is not None:
-            await self._carry_out(statement)
+            await self._carry_out(*statements)
 
     def _enter(self) -> TextIO:
         self.root.mkdir(parents=True, exist_ok=True)

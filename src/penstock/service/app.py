@@ -53,7 +53,9 @@ def create_app(service: Service) -> FastAPI:
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
-    notifier = Notifier(service.penstock, service.settings)
+    notifier = Notifier(
+        service.penstock, service.settings, quiet={name for each in service.sections for name in each.quiet}
+    )
     await service.feed.start()
     try:
         await notifier.start()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from importlib.metadata import version
 from platform import python_version
 
@@ -23,8 +24,9 @@ from penstock.engine.errors import StoreError
 from penstock.engine.meters import BUCKETS, LABELS, bound
 from penstock.service.access.guard import Unbound
 from penstock.service.api.document import problems
-from penstock.service.census import Census, census_of
+from penstock.service.census import Census, Reading, census_of
 from penstock.service.gauges import MICRO, Gauges, gauge
+from penstock.service.sections import Section
 from penstock.service.state import Service, service_of
 
 log = logging.getLogger("penstock.service")
@@ -58,6 +60,10 @@ class Metrics:
     def __init__(self, service: Service, census: Census | None = None) -> None:
         self._service = service
         self._gauges = Gauges(service, census or Census(service.penstock))
+        self._rows: list[tuple[str, str, float]] = []
+        self._sections = [
+            Reading(partial(self._of_section, section)) for section in service.sections if section.metrics is not None
+        ]
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "penstock_http_requests", "HTTP requests", ("method", "route", "status"), registry=self.registry
@@ -89,12 +95,18 @@ class Metrics:
 
     async def _of_store(self) -> list[Metric]:
         try:
-            rows = await self._service.penstock.engine.store.meters()
+            self._rows = rows = await self._service.penstock.engine.store.meters()
             found = [*counted(rows, self._service.penstock.workflows), *await self._gauges.families()]
+            for reading in self._sections:
+                found += await reading.get()
         except StoreError as error:
             log.warning("metrics: %s", error)
             return [gauge("store_up", "Whether the store answered", 0)]
         return [gauge("store_up", "Whether the store answered", 1), *found]
+
+    async def _of_section(self, section: Section) -> Sequence[Metric]:
+        assert section.metrics is not None
+        return await section.metrics(self._service.penstock.engine, self._rows)
 
 
 class _Together(Collector):
@@ -130,7 +142,8 @@ def counted(rows: Rows, workflows: Iterable[str] = ()) -> Iterator[Metric]:
     for name, labels_of in LABELS.items():
         shown = f"penstock_{NAMES.get(name, name)}"
         if name in BUCKETS and name != "ticks":
-            yield _histogram(name, shown, labels_of, values)
+            buckets, sums = values.get(f"{name}_bucket", ()), values.get(f"{name}_sum", ())
+            yield spread_family(shown, HELP[name], labels_of, BUCKETS[name], buckets, sums)
             continue
         family = CounterMetricFamily(shown, HELP[name], labels=labels_of)
         for labels, value in values.get(name, ()):
@@ -139,24 +152,32 @@ def counted(rows: Rows, workflows: Iterable[str] = ()) -> Iterator[Metric]:
         yield family
 
 
-def _histogram(
-    name: str, shown: str, labels_of: tuple[str, ...], values: Mapping[str, list[tuple[dict[str, str], float]]]
+def spread_family(
+    shown: str,
+    told: str,
+    labels_of: tuple[str, ...],
+    most: Sequence[float],
+    amounts: Iterable[tuple[dict[str, str], float]],
+    summed: Iterable[tuple[dict[str, str], float]],
 ) -> Metric:
-    """The store keeps each bucket for itself; here they are added up. A bound that an earlier version had counts in the
-    next one there is."""
-    family = HistogramMetricFamily(shown, HELP[name], labels=labels_of)
-    bounds = [*BUCKETS[name], float("inf")]
+    """A histogram. The store keeps each bucket for itself; here they are added up. A bound that an earlier version had
+    counts in the next one there is."""
+    family = HistogramMetricFamily(shown, told, labels=labels_of)
+    bounds = [*most, float("inf")]
     spreads: dict[tuple[str, ...], list[float]] = {}
-    for labels, value in values.get(f"{name}_bucket", ()):
+    for labels, value in amounts:
         key = tuple(labels.get(label, "") for label in labels_of)
-        place = next(n for n, most in enumerate(bounds) if float(labels["le"]) <= most)
+        place = next(n for n, bounded in enumerate(bounds) if float(labels["le"]) <= bounded)
         spreads.setdefault(key, [0.0] * len(bounds))[place] += value
-    sums = {tuple(labels.get(label, "") for label in labels_of): v for labels, v in values.get(f"{name}_sum", ())}
+    sums: dict[tuple[str, ...], float] = {}
+    for labels, value in summed:
+        key = tuple(labels.get(label, "") for label in labels_of)
+        sums[key] = sums.get(key, 0.0) + value
     for key, spread in sorted(spreads.items()):
         total, buckets = 0.0, []
-        for most, amount in zip(bounds, spread, strict=True):
+        for bounded, amount in zip(bounds, spread, strict=True):
             total += amount
-            buckets.append(("+Inf" if most == float("inf") else bound(most), total))
+            buckets.append(("+Inf" if bounded == float("inf") else bound(bounded), total))
         family.add_metric(list(key), buckets, sum_value=sums.get(key, 0.0))
     return family
 

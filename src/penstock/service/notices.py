@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.engine.errors import OverBudget
-from penstock.engine.model import FINAL
+from penstock.engine.model import FINAL, SLA_BREACHED
 from penstock.service.told import shortened
 from penstock.store.protocol import Change
 from penstock.times import utc
-
-SLA_BREACHED = "sla breached"
-"""The kind of the line that says so in a job's history."""
 
 WEBHOOK_WORKFLOW = "penstock.webhook"
 """Its jobs carry notices out; there are no notices about them."""

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,8 +60,10 @@ class Notifier:
     """Start it with the service, and stop it before the Penstock closes. Without webhooks and promises it does
     nothing."""
 
-    def __init__(self, penstock: Penstock, settings: Settings) -> None:
+    def __init__(self, penstock: Penstock, settings: Settings, *, quiet: Collection[str] = ()) -> None:
+        """`quiet`: workflows of which it is not told that their jobs were completed."""
         self._penstock = penstock
+        self._quiet = frozenset(quiet)
         self._settings = settings
         self._hooks = dict(settings.webhooks)
         for name in self._hooks:
@@ -200,7 +202,7 @@ class Notifier:
 
     def _jobs(self, change: Change) -> list[NewJob]:
         notice = notice_of(change)
-        if notice is None:
+        if notice is None or (notice.event == "job.completed" and notice.workflow in self._quiet):
             return []
         return [
             self._job(name, notice)

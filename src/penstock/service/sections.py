@@ -16,14 +16,21 @@ from penstock.engine.errors import InvalidConfiguration
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
+    from prometheus_client.core import Metric
 
     from penstock.engine.engine import Engine
     from penstock.engine.model import Job
     from penstock.engine.workflow import Workflow
 
+    Rows = Sequence[tuple[str, str, float]]
+
 ENTRY_POINT = "penstock.sections"
 
-BUILT_IN_SECTIONS: tuple[str, ...] = ("penstock.pipelines.pages.section:section",)
+BUILT_IN_SECTIONS: tuple[str, ...] = (
+    "penstock.pipelines.documents.section:section",
+    "penstock.pipelines.documents.section:review",
+    "penstock.pipelines.pages.section:section",
+)
 """Those of the pipelines that come with Penstock, as `module:name`."""
 
 
@@ -59,6 +66,11 @@ class Section:
     needs: Callable[[Engine, str | None], Awaitable[Sequence[Need]]] | None = None
     """What needs a person, for the overview: of a tenant, or of all. It is asked every few seconds where there are jobs
     of its `workflows`, so it must be cheap."""
+    metrics: Callable[[Engine, Rows], Awaitable[Sequence[Metric]]] | None = None
+    """What it adds to `/metrics`: made from what all processes have counted (name, labels as JSON, amount), and from
+    what it reads of the store. It is kept for a second, or for twenty times as long as making it took."""
+    quiet: tuple[str, ...] = ()
+    """Workflows that work by the clock: webhooks are not told each time that a job of theirs is completed."""
     link_of: Callable[[Job], str | None] | None = None
     """The section's own page about a job, if it has one; the job's page links to it."""
 

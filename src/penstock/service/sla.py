@@ -9,9 +9,9 @@ from __future__ import annotations
 from penstock.app import Penstock
 from penstock.engine.errors import NotFound
 from penstock.engine.identity import first_id, made_at
-from penstock.engine.model import FINAL, STATUSES, JobRow
+from penstock.engine.model import FINAL, SLA_BREACHED, STATUSES, JobRow
 from penstock.engine.workflow import Workflow
-from penstock.service.notices import SLA_BREACHED, WEBHOOK_WORKFLOW
+from penstock.service.notices import WEBHOOK_WORKFLOW
 from penstock.store.protocol import Announce, JobFilter, SetCursor
 from penstock.times import length
 

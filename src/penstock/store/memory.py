@@ -563,11 +563,10 @@ class MemoryStore(MemoryCalls):
             )
         return len(rows)
 
-    def _write(self, op: Write) -> None:
+    def _write(self, op: Write) -> list[Submitted]:
         self._check(op.jobs)
         self.written.extend(op.statements)
-        if op.jobs:
-            self._submit(Submit(op.jobs))
+        return self._submit(Submit(op.jobs)) if op.jobs else []
 
     def _tidy(self, op: Tidy) -> Tidied:
         done = self._wake_and_give_up(None)

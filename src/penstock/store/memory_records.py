@@ -29,6 +29,7 @@ from penstock.store.protocol import (
     Submit,
     TokenRow,
     TouchToken,
+    Write,
 )
 from penstock.store.records import (
     ANSWERS_KEPT,
@@ -92,7 +93,7 @@ class MemoryRecords:
                 digest, answer, _ = known
                 if digest != once.digest:
                     found[place] = key_reused(once)
-                elif isinstance(op.op, Submit):
+                elif isinstance(op.op, Submit | Write):
                     found[place] = list(answer)
                 elif answer in self.batch_rows:
                     found[place] = replace(self.batch_rows[answer])

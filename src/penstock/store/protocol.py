@@ -209,8 +209,8 @@ class Expect:
 @dataclass(slots=True, frozen=True)
 class Write:
     """Statements on tables of a pipeline's own (SQLAlchemy Core, text, or `Expect` of either), outside of a tick, and
-    jobs that start with them. All of it, or none; answers nothing. The jobs have no key, so that none is there
-    already."""
+    jobs that start with them. All of it, or none; answers what `Submit` would of the jobs. They have no key, so that
+    none is there already."""
 
     statements: tuple[Any, ...]
     jobs: tuple[NewJob, ...] = ()
@@ -356,7 +356,7 @@ Askable = (
 class Asked:
     """An operation that somebody answers for: its audit entry is written in the same transaction, if it was not
     refused; with `once`, what was answered the first time is answered again, and nothing is done (`Submit`,
-    `OpenBatch` and `RetryBatch` only). Answers what the operation answers."""
+    `OpenBatch`, `RetryBatch` and `Write` only). Answers what the operation answers."""
 
     op: Askable
     audit: AuditEntry | None = None

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from celery import Celery
 from celery.schedules import crontab
 from kombu.entity import Queue
 
-from penstock.delivery.celery.naming import APP, PUMP, SWEEP, celery_queues, checked_broker
-
-if TYPE_CHECKING:
-    from penstock.config.settings import CelerySettings
+from penstock.delivery.celery.naming import APP, PUMP, SWEEP, Told, celery_queues, checked_broker
 
 HINTS_BY_THE_CLOCK = {"sla-check": "*/5 * * * *", "snapshots": "0 * * * *"}
 """What beat sends beside its regular sweeps: schedules that are due at these moments fire without waiting for the next
@@ -21,11 +18,14 @@ sweep. The schedules themselves are rows of the store, and fire once however man
 ANSWERS_WITHIN = 2.0
 """Seconds that whoever sends a hint waits for the broker."""
 
+STALE = 600.0
+"""Seconds after which what beat sent is dropped; long, since the machines' clocks may differ."""
+
 MARGIN = 60.0
 """Seconds beyond the hard limit after which a message that nobody has acknowledged is given to another worker."""
 
 
-def make_celery(settings: CelerySettings, *, queues: Iterable[str] = ()) -> Celery:
+def make_celery(settings: Told, *, queues: Iterable[str] = ()) -> Celery:
     """JSON only, and nothing is kept of a task: what became of the work stands in the store."""
     celery = Celery(APP, broker=checked_broker(settings.broker_url), set_as_current=False)
     celery.conf.update(
@@ -43,7 +43,8 @@ def make_celery(settings: CelerySettings, *, queues: Iterable[str] = ()) -> Cele
         task_soft_time_limit=settings.soft_limit,
         task_time_limit=settings.hard_limit,
         task_default_queue=APP,
-        task_queues=[Queue(name) for name in (*celery_queues(queues), PUMP)],
+        task_queues=[Queue(name) for name in (*celery_queues(queues), PUMP)],  # type: ignore[no-untyped-call]
+        broker_transport=_transport(settings),
         broker_connection_retry=True,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
@@ -59,7 +60,12 @@ def make_celery(settings: CelerySettings, *, queues: Iterable[str] = ()) -> Cele
     return celery
 
 
-def transport_options(settings: CelerySettings) -> dict[str, Any]:
+def _transport(settings: Told) -> str | None:
+    plain = (settings.broker_url or "").startswith(("redis://", "rediss://"))
+    return "penstock.delivery.celery.transport:Transport" if plain else None
+
+
+def transport_options(settings: Told) -> dict[str, Any]:
     """Redis gives a dead worker's messages to others when the visibility timeout is over. Unless told otherwise, such
     messages are looked for every hundred seconds only."""
     if not (settings.broker_url or "").startswith(("redis", "sentinel")):
@@ -74,8 +80,8 @@ def transport_options(settings: CelerySettings) -> dict[str, Any]:
 
 
 def beat_schedule(sweep_every: float) -> dict[str, dict[str, Any]]:
-    """Hints only. Those that no worker took in time are dropped: the next one says the same."""
+    """Hints only. Those that no worker took for long are dropped: the next one says the same."""
     times: dict[str, Any] = {"sweep": sweep_every}
     times |= {name: crontab.from_string(cron) for name, cron in HINTS_BY_THE_CLOCK.items()}
-    options = {"queue": PUMP, "expires": max(2 * sweep_every, 10.0), "ignore_result": True}
+    options = {"queue": PUMP, "expires": STALE, "ignore_result": True}
     return {name: {"task": SWEEP, "schedule": when, "options": options} for name, when in times.items()}

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.delivery.celery.hints import Hints
-from penstock.delivery.celery.turn import Turns
+from penstock.delivery.celery.turn import LONGEST_TURN, Turns
 from penstock.engine.errors import StoreError, StoreUnavailable
 from penstock.engine.workflow import Workflow
 
@@ -88,7 +88,7 @@ class Child:
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._begin(), self._loop)
 
-    def advance(self, queue: str) -> int:
+    def advance(self, queue: Any) -> int:
         """Take a turn; blocks until it is over."""
 
         async def turn() -> int:
@@ -100,6 +100,12 @@ class Child:
             return await self._turns.advance(queue)
 
         return self._do(turn())
+
+    def until_it_turns(self, queue: str) -> None:
+        """Past the soft limit: others are told of the queue. A loop that does not turn is blocked by a step, and only
+        the end of this process helps, which the hard limit brings."""
+        self._hints.tell(queue)
+        self._do(asyncio.sleep(0))
 
     def sweep(self) -> None:
         async def sweep() -> None:
@@ -147,14 +153,10 @@ class Child:
             raise
 
     def _on_sigterm(self, number: int, frame: object) -> None:
-        self._end_turn()
-        self.close()
-        logging.shutdown()
-        os._exit(0)
-
-    def _end_turn(self) -> None:
-        if self._turns is not None:
-            self._loop.call_soon_threadsafe(self._turns.end)
+        if not self._closed:
+            self.close()
+            logging.shutdown()
+            os._exit(0)
 
     async def _begin(self) -> None:
         pause = FIRST_PAUSE
@@ -173,7 +175,13 @@ class Child:
         for workflow in app.workflows.values():
             bound(workflow, soft=orders.soft_limit, hard=orders.hard_limit)
         app.engine.queues.update(orders.queues)
-        self._turns = Turns(app.engine, self._hints.tell, queues=orders.queues, at_once=orders.at_once)
+        self._turns = Turns(
+            app.engine,
+            self._hints.tell,
+            queues=orders.queues,
+            at_once=orders.at_once,
+            longest=min(LONGEST_TURN, orders.soft_limit / 3),
+        )
         self._background = [
             asyncio.create_task(self._be_known(app), name="penstock-enlist"),
             asyncio.create_task(self._tend(app), name="penstock-tend"),
@@ -187,6 +195,9 @@ class Child:
             try:
                 await app.engine.enlist()
                 log.info("worker %s is ready", app.engine.worker)
+                # The one in whose place it is may have died with its hint, and with what it held.
+                for queue in self._orders.queues:
+                    self._hints.tell(queue)
                 return
             except StoreError as error:
                 log.warning("process %d is not known to the store yet: %s", os.getpid(), error)

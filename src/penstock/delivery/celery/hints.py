@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.delivery.celery.naming import ADVANCE, celery_queue, require_celery
+from penstock.delivery.celery.naming import ADVANCE, INTERNAL, Told, celery_queue, require_celery
 from penstock.engine.engine import Engine
 from penstock.engine.errors import InvalidConfiguration
 from penstock.engine.model import DEFAULT_QUEUE
@@ -23,8 +23,6 @@ from penstock.store.protocol import ANY_QUEUE
 
 if TYPE_CHECKING:
     from celery import Celery
-
-    from penstock.config.settings import CelerySettings
 
 log = logging.getLogger("penstock.delivery")
 
@@ -36,8 +34,13 @@ LAST_WAIT = 5.0
 """Seconds that a program which ends waits for its last hints."""
 SAY_AGAIN_AFTER = 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+SPACING = 0.01
+"""Seconds between two times that the broker is told something: what is submitted meanwhile goes together."""
 ABOUT_THEN = 0.05
 """Seconds by which a hint may come earlier than it has to and count as the same."""
+
+_What = tuple[str, bool]
+"""A queue, and whether it is told of for later."""
 
 
 class Hints:
@@ -47,7 +50,7 @@ class Hints:
         self._make = make
         self._celery: Celery | None = None
         self._connection: Any = None
-        self._waiting: dict[str, float] = {}
+        self._waiting: dict[_What, float] = {}
         self._later: dict[str, float] = {}
         self._changed = threading.Condition()
         self._ended = False
@@ -67,7 +70,8 @@ class Hints:
                 if time.monotonic() < told <= due + ABOUT_THEN:
                     return
                 self._later[queue] = due
-            self._waiting[queue] = min(due, self._waiting.get(queue, due))
+            what = (queue, after > 0)
+            self._waiting[what] = min(due, self._waiting.get(what, due))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="penstock-hints", daemon=True)
                 self._thread.start()
@@ -93,6 +97,8 @@ class Hints:
             try:
                 self._send_all(due)
                 pause = FIRST_PAUSE
+                with self._changed:
+                    self._changed.wait_for(lambda: self._ended, SPACING)
             except Exception as error:
                 self._complain(error)
                 with self._changed:
@@ -103,14 +109,14 @@ class Hints:
                 pause = min(2 * pause, LONGEST_PAUSE)
         self._disconnect()
 
-    def _send_all(self, due: dict[str, float]) -> None:
+    def _send_all(self, due: dict[_What, float]) -> None:
         for attempt in (1, 2):
             known = self._connection is not None
             try:
                 while due:
-                    queue = next(iter(due))
-                    self._send(queue, due[queue] - time.monotonic())
-                    del due[queue]
+                    what = next(iter(due))
+                    self._send(what[0], due[what] - time.monotonic())
+                    del due[what]
                 return
             except InvalidConfiguration:
                 raise
@@ -156,7 +162,7 @@ class Hints:
 class EngineHints:
     """For as long as it is open, work that becomes claimable through this engine is told of."""
 
-    def __init__(self, engine: Engine, settings: CelerySettings, *, queues: Collection[str] = ()) -> None:
+    def __init__(self, engine: Engine, settings: Told, *, queues: Collection[str] = ()) -> None:
         self._engine = engine
         self._queues = queues
         self._hints = Hints(partial(_made, settings))
@@ -171,7 +177,7 @@ class EngineHints:
         await asyncio.to_thread(self._hints.close)
 
 
-def _made(settings: CelerySettings) -> Celery:
+def _made(settings: Told) -> Celery:
     require_celery()
     from penstock.delivery.celery.application import make_celery
 
@@ -179,11 +185,11 @@ def _made(settings: CelerySettings) -> Celery:
 
 
 def named(queues: Collection[str], engine: Engine, more: Collection[str] = ()) -> set[str]:
-    """Where any queue may have work, all that are known are meant."""
-    if ANY_QUEUE not in queues:
-        return set(queues)
-    known = {workflow.queue for workflow in engine.workflows.values()}
-    return (known | set(more) | set(queues) or {DEFAULT_QUEUE}) - {ANY_QUEUE}
+    """Where any queue may have work, all that are known are meant. Nobody is told of those that no worker serves."""
+    meant = set(queues)
+    if ANY_QUEUE in meant:
+        meant |= {workflow.queue for workflow in engine.workflows.values()} | set(more) or {DEFAULT_QUEUE}
+    return {queue for queue in meant if queue != ANY_QUEUE and not queue.startswith(INTERNAL)}
 
 
 def connect(celery: Celery) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable
+from typing import Protocol
 
 from penstock.engine.errors import InvalidConfiguration
 from penstock.engine.model import DEFAULT_QUEUE
@@ -16,10 +17,32 @@ PUMP = "penstock-pump"
 """The queue of what beat sends. Every worker serves it, whatever else it serves. No queue of jobs is called so at the
 broker, since theirs go on with a dot."""
 
+INTERNAL = "penstock."
+"""How the names of queues begin that a service serves itself, such as those of its webhooks."""
+
 HOW_TO_NAME_IT = (
     "set celery.broker_url in penstock.yaml, or PENSTOCK_CELERY__BROKER_URL, to redis://HOST:6379/0 "
     "or amqp://USER:PASSWORD@HOST//"
 )
+
+
+class Told(Protocol):
+    """What the configuration says under `celery:`, as far as messages go."""
+
+    @property
+    def broker_url(self) -> str | None: ...
+
+    @property
+    def result_backend(self) -> str | None: ...
+
+    @property
+    def soft_limit(self) -> float: ...
+
+    @property
+    def hard_limit(self) -> float: ...
+
+    @property
+    def sweep_every(self) -> float: ...
 
 
 def celery_queue(queue: str) -> str:

@@ -14,12 +14,14 @@ import threading
 import time
 from typing import Any
 
+from billiard.util import get_logger
 from celery import Celery, signals
 from celery.apps.worker import Worker
 from celery.worker import state
+from kombu.utils.url import maybe_sanitize_url
 
 from penstock.delivery.celery.beating import Beat
-from penstock.delivery.celery.child import MARGIN, Child, Ending, Orders
+from penstock.delivery.celery.child import LOOK_EVERY, MARGIN, Child, Ending, Orders
 from penstock.delivery.celery.hints import connect
 from penstock.delivery.celery.naming import PUMP, SWEEP, celery_queues
 from penstock.delivery.celery.tasks import add_tasks
@@ -28,7 +30,7 @@ from penstock.delivery.upkeep import AT_ONCE, ending_signals
 log = logging.getLogger("penstock.worker")
 
 INTERRUPTED = 130
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 
 
 class Crew:
@@ -41,7 +43,6 @@ class Crew:
         self._ending = Ending()
         self._child: Child | None = None
         self._code = 0
-        self._ended = threading.Event()
         add_tasks(celery, self.child)
         if with_beat:
             celery.steps["worker"].add(Beat)
@@ -62,7 +63,7 @@ class Crew:
         if not self._until_connected():
             return self._code
         pause = FIRST_PAUSE
-        while not self._ended.is_set():
+        while not self._over():
             began = time.monotonic()
             worker = self._worker = _Worker(
                 app=self._celery,
@@ -77,17 +78,18 @@ class Crew:
                 loglevel=logging.WARNING,
             )
             worker.start()
-            if self._ended.is_set():
+            if self._over():
                 break
-            pause = FIRST_PAUSE if time.monotonic() - began > LONGEST_PAUSE else min(2 * pause, LONGEST_PAUSE)
+            pause = FIRST_PAUSE if time.monotonic() - began > LONGEST_PAUSE else pause
             log.error("Celery's worker failed; the lines above say why. It is started again in %g s", pause)
-            self._ended.wait(pause)
+            self._sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
         return self._code
 
     def _until_connected(self) -> bool:
         """A clear word where the broker cannot be reached; then again and again, since it may be on its way."""
-        pause, where = FIRST_PAUSE, self._celery.connection_for_write().as_uri()
-        while not self._ending.asked:
+        pause, where = FIRST_PAUSE, maybe_sanitize_url(self._celery.conf.broker_url)
+        while not self._over():
             try:
                 connect(self._celery).release()
                 return True
@@ -99,26 +101,33 @@ class Crew:
                     error,
                     pause,
                 )
-                self._ended.wait(pause)
+                self._sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
         return False
 
+    def _over(self) -> bool:
+        return self._ending.asked > 0
+
+    def _sleep(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not self._over() and time.monotonic() < until:
+            time.sleep(LOOK_EVERY)
+
     def _heed(self, number: int, frame: object) -> None:
-        """The next signal may come while this one is heeded, so nothing here may take a lock for long."""
+        """The next signal may come while this one is heeded, so nothing here may take a lock."""
         first = self._ending.asked == 0
         if number == signal.SIGINT:
             self._code = INTERRUPTED
         self._ending.ask(1 if first else 2)
         state.should_stop = 0
-        self._ended.set()
-        patience = self._orders.grace + MARGIN if first else AT_ONCE
-        threading.Thread(target=self._give_up, args=(patience,), name="penstock-ending", daemon=True).start()
-        how = f"running steps have {self._orders.grace:g} s, a second signal ends them" if first else "at once"
-        log.info("%s: stopping, %s", signal.Signals(number).name, how)
+        threading.Thread(target=self._give_up, args=(number, first), name="penstock-ending", daemon=True).start()
 
-    def _give_up(self, patience: float) -> None:
-        """Children that do not end are left to their leases. The kernel ends them with this process."""
-        time.sleep(patience + MARGIN)
+    def _give_up(self, number: int, first: bool) -> None:
+        """Children that do not end in time are killed."""
+        grace = self._orders.grace
+        how = f"running steps have {grace:g} s, a second signal ends them" if first else "at once"
+        log.info("%s: stopping, %s", signal.Signals(number).name, how)
+        time.sleep((grace + MARGIN if first else AT_ONCE) + MARGIN)
         log.warning("the worker's processes did not end in time and are killed; their leases run out")
         logging.shutdown()
         pool = getattr(getattr(self._worker, "pool", None), "_pool", None)
@@ -155,4 +164,5 @@ class _Worker(Worker):  # type: ignore[misc]
 
 
 def _keep_logging(**_: Any) -> None:
-    """While somebody hears this signal, Celery leaves logging as it is."""
+    """While somebody hears this signal, Celery leaves logging as it is. The pool's own logger is to be heard, too."""
+    get_logger().propagate = True

@@ -19,9 +19,12 @@ from penstock.engine.engine import Engine, Wake
 
 log = logging.getLogger("penstock.delivery")
 
-PORTION = 8
-"""Jobs taken by one claim: few, so that the other processes find work too."""
-LONGEST_TURN = 10.0
+FIRST_PORTION, PORTION = 2, 8
+"""Jobs taken by the first claim of a turn, and by a later one: few, so that the processes that are called to help find
+work too."""
+LONGEST_TURN = 3.0
+FULL = 0.5
+"""Seconds that a process whose jobs are as many as it may have keeps a hint before it gives it to others."""
 CALL_EVERY = 0.5
 """Seconds between two hints of one turn."""
 WORTH_WAITING = 0.25
@@ -48,6 +51,7 @@ class Turns:
         self._portion = portion
         self._longest = longest
         self._running: set[asyncio.Task[Any]] = set()
+        self._taken = 0
         self._serving: str | None = None
         self._due: float | None = None
         self._news = asyncio.Event()
@@ -71,11 +75,10 @@ class Turns:
 
     async def stop(self, grace: float) -> None:
         """Claim no more, let running ticks finish for a while, hand back the rest."""
-        self.engine.draining = True
-        self._unhook()
-        self._news.set()
+        self.end()
         await self.engine.drain(grace)
         await self.engine.retire()
+        self._unhook()
 
     def end(self) -> None:
         """Whatever turn there is ends now; what runs goes on to its next gate."""
@@ -85,21 +88,24 @@ class Turns:
     async def _take_turn(self, queue: str) -> int:
         clock = self.engine.clock
         until, call_at = clock.monotonic() + self._longest, 0.0
-        taken, more = 0, True
+        first, portion, more = self._taken, FIRST_PORTION, True
         while not self.engine.draining:
             now = clock.monotonic()
             left = until - now
-            room = min(self._at_once - len(self._running), self._portion)
+            room = min(self._at_once - len(self._running), portion)
             self._news.clear()
             if left <= 0:
                 break
             if room < 1:
-                await self._wait(left)
+                full = self._taken == first
+                await self._wait(min(left, FULL) if full else left)
+                if full and len(self._running) >= self._at_once:
+                    break
                 continue
-            before = len(self._running)
+            portion = min(2 * portion, self._portion)
+            before = self._taken
             wake = await self._claim(queue, room)
-            begun = len(self._running) - before
-            taken += begun
+            begun = self._taken > before
             more = wake is not None and wake.delay <= 0
             if more and now >= call_at:
                 self._tell(queue, 0.0)
@@ -115,7 +121,7 @@ class Turns:
             self._tell(queue, 0.0)
         elif ahead is not None:
             self._tell(queue, max(ahead, 0.0))
-        return taken
+        return self._taken - first
 
     async def _claim(self, queue: str, room: int) -> Wake | None:
         wake = await self.engine.advance_next(queue, room=room, start=self._start)
@@ -128,6 +134,7 @@ class Turns:
     def _start(self, tick: Coroutine[Any, Any, float | None]) -> None:
         task = asyncio.get_running_loop().create_task(tick)
         self._running.add(task)
+        self._taken += 1
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:

@@ -135,6 +135,11 @@ def _lines(data: InvoiceData, adjustments: Sequence[Decimal]) -> Iterable[Relati
         if state == "exact":
             yield Relation("lines add up", fields, "exact", f"{count}, the {name}")
             return
+        with_tax = _with_tax(added, data) if name == "total" and data.subtotal is None else None
+        if with_tax is not None and abs(with_tax - wanted) <= cents:
+            fields = ("line_items", "total", "tax_rate" if data.tax_amount is None else "tax_amount")
+            yield Relation("lines add up", fields, "exact", f"{count}, with tax the total {wanted}")
+            return
         if signed := _explained(wanted - added, adjustments):
             note = f"{count} {_signed(signed)} = {wanted}, the {name}, with the discount or charge on the page"
             yield Relation("lines add up", fields, "exact", note)
@@ -147,3 +152,11 @@ def _lines(data: InvoiceData, adjustments: Sequence[Decimal]) -> Iterable[Relati
             off = Relation("lines add up", fields, state, note)
     if off is not None:
         yield off
+
+
+def _with_tax(added: Decimal, data: InvoiceData) -> Decimal | None:
+    if data.tax_amount is not None:
+        return added + data.tax_amount
+    if data.tax_rate is not None:
+        return added + (added * data.tax_rate / 100).quantize(Decimal("0.01"))
+    return None

@@ -5,22 +5,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.app import FollowUp, Penstock
 from penstock.builtin import gemini_place
 from penstock.config import Settings
 from penstock.engine.audit import Actor, entry
-from penstock.engine.errors import Conflict, InvalidRequest, NotFound
+from penstock.engine.errors import Conflict, InvalidRequest, KeyReused, NotFound
 from penstock.engine.identity import storable
 from penstock.engine.model import DEFAULT_TENANT, FINAL, NewJob
-from penstock.pipelines.documents import ledger
+from penstock.pipelines.documents import ledger, watching
 from penstock.pipelines.documents.contents import Kept, content_path, copy_in
 from penstock.pipelines.documents.files import json_name, parquet_name
 from penstock.pipelines.documents.model import Many, Upload
 from penstock.pipelines.documents.workflow import documents, many
-from penstock.store.protocol import Expect
+from penstock.store.protocol import Expect, Once
 
 MOST_AT_ONCE = 10_000
 
@@ -36,8 +36,11 @@ class Added:
 
 @dataclass(slots=True, frozen=True)
 class AddedMany:
+    """`repeated`: they were taken in when the same was asked before, and the files that came now are of no use."""
+
     documents: tuple[Added, ...]
     batch_id: str | None
+    repeated: bool = False
 
 
 async def add(
@@ -47,18 +50,21 @@ async def add(
     *,
     tenant: str = DEFAULT_TENANT,
     actor: Actor | str | None = None,
+    once: Once | None = None,
 ) -> AddedMany:
     """Start work on files that have come in: each is a job, several are a batch that works on a few at once. All of
-    them, or none; durable when this returns."""
+    them, or none; durable when this returns. `once`: asked again under this key, it answers with what it made."""
     if not kept:
         raise InvalidRequest("there is no document to add")
     if len(kept) > MOST_AT_ONCE:
         raise InvalidRequest(f"{len(kept)} documents at once are too many: add at most {MOST_AT_ONCE}")
+    await watching.ensure(app, settings)
     engine, batch = app.engine, None
     if len(kept) > 1:
         limit = settings.documents.max_concurrent_tasks
-        opened = await app.open_batch(tenant=tenant, limit=limit, then=FollowUp(workflow=many, payload=Many()))
-        batch = opened.id
+        then = FollowUp(workflow=many, payload=Many())
+        same = once and replace(once, scope=f"{once.scope}/batch")
+        batch = (await app.open_batch(tenant=tenant, limit=limit, then=then, once=same)).id
     jobs = [_job(app, settings, each, tenant=tenant, batch=batch) for each in kept]
     rows = [
         Expect(
@@ -72,14 +78,19 @@ async def add(
         target = f"document:{kept[0].document_id}" if batch is None else f"batch:{batch}"
         audit = entry(actor, "document.add", target, tenant=tenant, detail=_told(kept))
     try:
-        await engine.write(*rows, jobs=jobs, audit=audit)
+        made = await engine.write(*rows, jobs=jobs, audit=audit, once=once)
+    except KeyReused:
+        raise
     except Conflict:
         # Where the answer of the commit was lost, it was carried out twice.
         known = await _known(app, [kept[0].document_id])
         if not known or known[kept[0].document_id].job != jobs[0].id:
             raise
+        made = [job.id for job in jobs]
     if batch is not None:
         await app.seal_batch(batch)
+    if made[0] != jobs[0].id:
+        return AddedMany(tuple(await _of_jobs(app, made)), batch, repeated=True)
     added = [Added(each.document_id, job.id, each.filename) for each, job in zip(kept, jobs, strict=True)]
     return AddedMany(tuple(added), batch)
 
@@ -150,9 +161,11 @@ async def forget(app: Penstock, document_id: str, *, tenant: str | None = None, 
     row = await _row(app, document_id, tenant)
     if row.status not in (*FINAL, ""):
         await app.cancel(row.run, reason="its document is deleted", actor=actor)
-        job = await app.wait(row.run, timeout=60.0)
-        if not job.final:
-            raise Conflict(f"document {document_id} is still being worked on: try again in a moment", job=row.job)
+        try:
+            await app.wait(row.run, timeout=60.0)
+        except TimeoutError as error:
+            words = f"document {document_id} is still being worked on: try again in a moment"
+            raise Conflict(words, job=row.job) from error
     last = (
         "NOT EXISTS (SELECT 1 FROM documents d WHERE d.tenant = :tenant AND d.content_hash = :content AND d.id <> :id)"
     )
@@ -200,6 +213,15 @@ async def _row(app: Penstock, document_id: str, tenant: str | None) -> _Row:
     if found is None or tenant not in (None, found.tenant):
         raise NotFound(f"there is no document {document_id[:80]}")
     return found
+
+
+async def _of_jobs(app: Penstock, jobs: Sequence[str]) -> list[Added]:
+    named = {f"j{number}": each for number, each in enumerate(jobs)}
+    which = f"SELECT id, job, filename FROM documents WHERE job IN ({', '.join(f':{name}' for name in named)})"
+    found = {row[1]: Added(*row) for row in await app.engine.read((which, named))}
+    if len(found) < len(jobs):
+        raise NotFound("what was uploaded under this key was deleted, or is being extracted anew, since")
+    return [found[job] for job in jobs]
 
 
 async def _known(app: Penstock, document_ids: Sequence[str]) -> dict[str, _Row]:

@@ -16,6 +16,7 @@ from penstock.pipelines.documents.clues import SHARED, Clues
 from penstock.pipelines.documents.confidence import MISSING_OPTIONAL, Case, overall
 from penstock.pipelines.documents.evidence import (
     OWN,
+    Announced,
     Place,
     announced,
     best,
@@ -41,12 +42,16 @@ LABELLED = 0.3
 """What a label of the field leaves of the doubt."""
 LABELLED_MAYBE = 0.5
 """The same for a label that may also announce something else."""
+TITLED = 0.4
+"""The same for a number right behind the word “invoice”."""
 SUM_EXACT = 0.12
 """What a sum that is right to the cent leaves."""
 SUM_SAME = 0.6
 """The same for a sum of one value only: a total that is its subtotal."""
 SHOWN_TWICE = 0.7
 """What a second place leaves."""
+ONLY_ONE = 0.7
+"""The same for the only value of its kind."""
 
 NOT_ON_PAGE = 0.45
 WORKED_OUT = 0.60
@@ -64,8 +69,10 @@ WRONG_ORDER = 0.65
 UNUSUAL = 0.85
 AMBIGUOUS = 0.85
 GUESSED_CURRENCY = 0.70
-SCANNED_ONCE = 0.93
-"""A scanned value that nothing repeats."""
+SCANNED_ONCE = 0.88
+"""A scanned value that nothing repeats: OCR is sure of many a wrong letter."""
+SCANNED_WELL = 0.93
+"""From this certainty of OCR on, days and amounts are believed that far without being repeated."""
 
 IN_E_INVOICE = 0.99
 IN_E_INVOICE_ALONE = 0.95
@@ -103,13 +110,21 @@ def judge(
     trial = _Trial(data, sheet, Clues(sheet), arithmetic.relations(data, sheet), source, today)
     findings: list[str] = []
     contradicted: list[str] = []
-    confidences: list[FieldConfidence] = []
+    cases: list[Case] = []
     for name in FIELDS:
         case, finding = trial.hear(name, refused.get(name))
         if finding is not None:
             findings.append(finding)
             contradicted.append(name)
-        confidences.append(case.closed(shown(case.value)))
+        cases.append(case)
+    for case in cases:
+        # A page that is another invoice's does not show this one's values at all.
+        if contradicted and case.name == "line_items":
+            if case.bound == UNUSUAL:
+                case.speaks_against("e-invoice", "the page contradicts the sums as well", CONTRADICTED)
+        elif contradicted and case.evidence is None and case.value is not None:
+            case.speaks_against("e-invoice", "the page contradicts the data elsewhere, and does not show this", RIVAL)
+    confidences = [case.closed(shown(case.value)) for case in cases]
     wrong = trial.clues.accounts[1]
     if wrong:
         findings.append(f"the bank account {wrong[0]} on the page has wrong check digits")
@@ -161,25 +176,35 @@ class _Trial:
             case.doubt = 1.0
             return
         case.doubt = 1 - (IN_E_INVOICE_ALONE if self.source == "e-invoice" else MISSING_OPTIONAL)
-        seen = announced(self.sheet, case.name) if case.name in ("due_date", "subtotal", "tax_amount") else []
-        if seen:
-            spot = seen[0][1]
-            case.evidence = evidence(self.sheet, spot)
-            case.speaks_against("absent", f"no value, but the page seems to show one: {spot.text}", MISSING_BUT_SHOWN)
+        text = self._overlooked(case)
+        if text is None:
+            case.says("absent", "no value, and the page does not seem to show one")
         else:
-            case.says("absent", "no value, and the page shows none beside a label for it")
+            case.speaks_against("absent", f"no value, but the page seems to show one: {text}", MISSING_BUT_SHOWN)
+
+    def _overlooked(self, case: Case) -> str | None:
+        """What the page shows of a field that has no value."""
+        if case.name in ("due_date", "subtotal", "tax_amount"):
+            seen = announced(self.sheet, case.name)
+            if seen:
+                case.evidence = evidence(self.sheet, seen[0][2])
+                return seen[0][2].text[:60]
+        if case.name == "currency" and len(self.clues.currencies) == 1:
+            return next(iter(self.clues.currencies))
+        # Some e-invoices have no lines by their profile, whatever the page shows.
+        if case.name == "line_items" and self.source == "model" and any(row.head_of_items for row in self.sheet.rows):
+            return "a table of items"
+        return None
 
     # An e-invoice: exact by itself, and held against its page.
 
     def _exact(self, case: Case) -> str | None:
         if case.name == "line_items":
-            case.doubt = 1 - IN_E_INVOICE
-            case.says("e-invoice", "exact, from the data in the file")
-            self._sums(case)
+            self._exact_lines(case)
             return None
         found = places(self.sheet, case.name, case.value)
         place = best(case.name, found)
-        if place is not None:
+        if place is not None and not self._is_another_day(case, found):
             case.doubt = 1 - IN_E_INVOICE
             case.evidence = evidence(self.sheet, place.spot)
             case.says("e-invoice", "exact, from the data in the file; the page shows the same")
@@ -197,6 +222,26 @@ class _Trial:
         )
         return f"The page contradicts its e-invoice: {words} is {shown(case.value)} in the data, {other} on the page"
 
+    def _exact_lines(self, case: Case) -> None:
+        case.doubt = 1 - IN_E_INVOICE
+        case.says("e-invoice", "exact, from the data in the file")
+        self._sums(case)
+        amounts = {abs(number.value) for number in self.sheet.numbers}
+        totals = [abs(line.total) for line in self.data.line_items if line.total is not None]
+        missing = [amount for amount in totals if amount not in amounts]
+        if missing and len(missing) < len(totals):
+            note = f"the page does not show {len(missing)} of the {len(totals)} amounts, such as {missing[0]}"
+            case.speaks_against("on the page", note, UNUSUAL)
+
+    def _is_another_day(self, case: Case, found: Sequence[Place]) -> bool:
+        """Whether the day of an e-invoice stands on the page only as another one (the due date, say), while the page
+        has a day of its own for this field."""
+        if case.name not in ("date", "due_date"):
+            return False
+        strong, weak = OWN[case.name]
+        claimed = all(place.label is not None and place.nearest and place.kind not in strong | weak for place in found)
+        return claimed and any(kind in strong for kind, _, _ in announced(self.sheet, case.name))
+
     def _shown_instead(self, case: Case) -> str | None:
         """What the page shows beside a label of the field, where that is not the value of the e-invoice."""
         if case.name == "currency":
@@ -210,8 +255,8 @@ class _Trial:
         if case.name == "tax_amount" and _adds_up(seen, case.value):
             case.says("taxes", "the taxes on the page add up to it")
             return None
-        case.evidence = evidence(self.sheet, seen[0][1])
-        return seen[0][1].text[:60]
+        case.evidence = evidence(self.sheet, seen[0][2])
+        return seen[0][2].text[:60]
 
     # What a model says: nothing is believed that the page does not show.
 
@@ -244,6 +289,8 @@ class _Trial:
         strong, weak = OWN[case.name]
         if place.kind in strong and place.nearest:
             case.speaks_for("label", f"beside “{_label_text(place)}”", LABELLED)
+        elif place.kind == "title":
+            case.speaks_for("label", f"right behind “{_label_text(place)}”", TITLED)
         elif place.kind in strong or place.kind in weak:
             case.speaks_for("label", f"beside “{_label_text(place)}”", LABELLED_MAYBE)
         elif place.label is not None:
@@ -255,13 +302,17 @@ class _Trial:
         """Other values beside labels of the field. Where sums prove this one, they do not count."""
         if any(relation.state == "exact" and not relation.weak for relation in self._of(case.name)):
             return
+        strong, _ = OWN[case.name]
         seen = announced(self.sheet, case.name)
-        others = [spot for value, spot in seen if not same(value)]
+        others = [(kind, spot) for kind, value, spot in seen if not same(value)]
+        # Words like “no.” stand beside all kinds of numbers.
+        if others and case.name == "invoice_number" and others[0][0] not in strong:
+            return
         if not others:
             if seen:
-                case.says("only one", "no other value stands beside such a label")
+                case.speaks_for("only one", "no other value stands beside such a label", ONLY_ONE)
             return
-        text = others[0].text[:40]
+        text = others[0][1].text[:40]
         if len(others) == len(seen):
             case.speaks_against("only one", f"the page shows {text} beside a label of this field", RIVAL)
         else:
@@ -287,7 +338,8 @@ class _Trial:
             return
         proved = any(relation.state == "exact" for relation in self._of(case.name))
         if len(found) < 2 and not proved:
-            case.bound = min(case.bound, SCANNED_ONCE)
+            well = case.name != "invoice_number" and place.spot.sure >= SCANNED_WELL
+            case.bound = min(case.bound, SCANNED_WELL if well else SCANNED_ONCE)
 
     def amount(self, case: Case) -> None:
         found, place = self._on_page(case)
@@ -301,9 +353,19 @@ class _Trial:
             self._label(case, place)
             self._rivals(case, place, lambda value: abs(cast(Decimal, value)) == abs(case.value))
             self._scanned_once(case, found, place)
-            if case.name == "total" and place.kind == "due_amount":
-                self._not_what_is_due(case)
+            if case.name == "total":
+                self._rounded(case)
+                if place.kind == "due_amount":
+                    self._not_what_is_due(case)
         self._sums(case)
+
+    def _rounded(self, case: Case) -> None:
+        """Where a total is rounded to coins, it is printed twice, and which one counts is not for us to say."""
+        for number in self.sheet.numbers:
+            if number.beside is not None and number.beside.kind == "rounding" and number.nearest and number.value:
+                note = f"the page rounds its total by {number.spot.text}"
+                case.speaks_against("rounding", note, RIVALS)
+                return
 
     def _not_what_is_due(self, case: Case) -> None:
         """What is left to pay is the total only where nothing was paid before."""
@@ -312,7 +374,7 @@ class _Trial:
             for number in self.sheet.numbers
             if number.beside is not None and number.beside.kind == "paid" and number.nearest and number.value
         ]
-        if paid:
+        if paid and not any(relation.state == "exact" for relation in self._of(case.name)):
             note = f"it is what is left to pay, and {paid[0].spot.text} was paid or owed before"
             case.speaks_against("total or rest", note, OTHER_LABEL)
 
@@ -332,20 +394,30 @@ class _Trial:
         if place is None:
             self._absent(case)
         else:
-            self._label(case, place)
-            self._rivals(case, place, lambda days: case.value in days)
+            if case.name == "date" and self._with_number(place):
+                case.speaks_for("label", "right behind the invoice's number", LABELLED)
+            else:
+                self._label(case, place)
+                self._rivals(case, place, lambda days: case.value in days)
             self._scanned_once(case, found, place)
             self._day_order(case, place)
         self._calendar(case)
 
+    def _with_number(self, place: Place) -> bool:
+        """Whether the day follows the invoice's number in its row, as in “Invoice 17 of 5 March”."""
+        if place.kind != "date_word" or self.data.invoice_number is None:
+            return False
+        numbers = places(self.sheet, "invoice_number", self.data.invoice_number)
+        return any(n.spot.row == place.spot.row and 0 <= place.spot.first - n.spot.last <= 2 for n in numbers)
+
     def _day_order(self, case: Case, place: Place) -> None:
         """Where day and month could be swapped, the page's own way of writing days decides."""
-        readings = [day.days for day in self.sheet.days if case.value in day.days]
-        if any(len(days) == 1 for days in readings):
+        days = next(day.days for day in self.sheet.days if day.spot == place.spot)
+        if len(days) == 1:
             return
-        day_first = case.value == readings[0][0]
+        day_first = case.value == days[0]
         hint = self.clues.day_first
-        other = readings[0][1 if day_first else 0]
+        other = days[1 if day_first else 0]
         if hint is None:
             case.speaks_against("day or month", f"{place.spot.text} may also mean {other.isoformat()}", AMBIGUOUS)
         elif hint != day_first:
@@ -467,9 +539,9 @@ def _label_text(place: Place) -> str:
     return "" if place.label is None else place.label.spot.text[:40]
 
 
-def _adds_up(seen: Sequence[tuple[object, Any]], wanted: Decimal) -> bool:
+def _adds_up(seen: Sequence[Announced], wanted: Decimal) -> bool:
     """Whether several announced amounts, each counted once, make up one: a tax for each rate."""
-    amounts = {cast(Decimal, value) for value, _ in seen}
+    amounts = {cast(Decimal, value) for _, value, _ in seen}
     return len(amounts) > 1 and abs(sum(amounts) - wanted) <= arithmetic.CENTS
 
 

@@ -38,7 +38,7 @@ def inspect_document(args: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[d
     if found.content is None:
         return {**told, "trouble": f"The e-invoice in the document, {found.name}, {found.trouble}."}, []
     try:
-        told["invoice"] = einvoice.to_json(einvoice.read_xml(found.content))
+        told["invoice"] = einvoice.read_xml(found.content).model_dump_json()
     except einvoice.NotAnInvoice as error:
         told["trouble"] = f"The e-invoice in the document, {found.name}, cannot be read: {error}."
     return told, [found.content]
@@ -46,12 +46,12 @@ def inspect_document(args: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[d
 
 def read_pages(args: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[dict[str, Any], list[bytes]]:
     """The pages as `penstock.paper.reading` reads them, of a file that is what its first bytes say."""
-    return reading.read_document({**args, "formats": _formats(_kind(blobs[0]))}, blobs)
+    return reading.read_document({**args, "formats": _counted(blobs[0], args)}, blobs)
 
 
 def draw_pages(args: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[dict[str, Any], list[bytes]]:
     """Every page as a grey JPEG, for models that do not take files of this kind."""
-    return reading.render_document({**args, "formats": _formats(_kind(blobs[0]))}, blobs)
+    return reading.render_document({**args, "formats": _counted(blobs[0], args)}, blobs)
 
 
 def draw_page(args: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[None, list[bytes]]:
@@ -76,6 +76,14 @@ def _drawn(data: bytes, number: int, most: int, width: int, turned: int) -> Imag
         count = reading.checked_pages(len(document), most)
         with closing(reading.loaded(document, _placed(number, count))) as page:
             return pdf.drawn(page, width, on_its_side=turned % 180 != 0)
+
+
+def _counted(data: bytes, args: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """What `penstock.paper.reading` wants to know. Pages of a picture are counted before any of them is read."""
+    formats = _formats(_kind(data))
+    if formats is not None and not args.get("first"):
+        images.count(data, args["pages"], formats=formats)
+    return formats
 
 
 def _placed(number: int, count: int) -> int:

@@ -44,7 +44,7 @@ def display_name(filename: str | None) -> str:
     """The name that people know a file by: without folders, and such that it can be stored and shown."""
     bare = PurePath((filename or "").replace("\\", "/")).name
     plain = "".join(letter if letter.isprintable() else " " for letter in made_storable(bare) or "").strip()
-    return plain[:LONGEST_NAME] or "document"
+    return plain[:LONGEST_NAME] if plain.strip(".") else "document"
 
 
 class Receiving:

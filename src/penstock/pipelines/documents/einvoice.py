@@ -7,8 +7,6 @@ the money goes, and a corrected invoice (384) negative ones. `type_code` tells t
 
 from __future__ import annotations
 
-import json
-from datetime import date
 from decimal import Decimal
 from typing import Literal
 
@@ -18,7 +16,6 @@ from penstock.pipelines.documents.einvoice_cii import cii_fields
 from penstock.pipelines.documents.einvoice_fields import Fields
 from penstock.pipelines.documents.einvoice_ubl import ubl_fields
 from penstock.pipelines.documents.model import InvoiceData
-from penstock.pipelines.documents.values import money_text
 from penstock.pipelines.documents.xmltree import BadXml, Element, parsed
 
 Syntax = Literal["zugferd-1", "cii", "ubl"]
@@ -100,19 +97,6 @@ def read_xml(xml: bytes) -> EInvoice:
         payable=fields.payable,
         refused=fields.refused,
     )
-
-
-def to_json(invoice: EInvoice) -> str:
-    """For the way between processes, with amounts written so that they are read back as themselves."""
-    return json.dumps(invoice.model_dump(), default=_written, ensure_ascii=False)
-
-
-def _written(value: object) -> str:
-    if isinstance(value, Decimal):
-        return money_text(value)
-    if isinstance(value, date):
-        return value.isoformat()
-    raise TypeError(f"{type(value).__name__} is nothing an e-invoice holds")
 
 
 def _syntax(root: Element) -> Syntax:

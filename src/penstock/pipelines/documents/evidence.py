@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from itertools import islice
@@ -14,7 +14,7 @@ from itertools import islice
 from penstock.paper.page import Page
 from penstock.pipelines.documents.currencies import CODES, NAMES, SIGNS
 from penstock.pipelines.documents.model import Evidence, FieldName
-from penstock.pipelines.documents.sheet import Label, Sheet, Spot, sheet_of
+from penstock.pipelines.documents.sheet import ROW_REACH, Label, Sheet, Spot, sheet_of
 from penstock.pipelines.documents.values import fold
 
 MOST_PLACES = 100
@@ -29,13 +29,13 @@ OWN: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "tax_rate": (frozenset({"tax_amount", "tax_rate"}), frozenset()),
     "date": (frozenset({"date"}), frozenset({"date_word"})),
     "due_date": (frozenset({"due_date"}), frozenset()),
-    "invoice_number": (frozenset({"invoice_number"}), frozenset({"number_word"})),
+    "invoice_number": (frozenset({"invoice_number"}), frozenset({"title", "number_word"})),
     "vendor": (frozenset({"vendor"}), frozenset()),
     "currency": (frozenset({"currency"}), frozenset()),
 }
 """The kinds of labels that announce a field: those that say so, and those that may also announce something else."""
 
-NUMBER_LABELS = frozenset({"invoice_number", "number_word", "other_number", "tax_id"})
+NUMBER_LABELS = frozenset({"invoice_number", "title", "number_word", "other_number", "tax_id"})
 PARTY_LABELS = frozenset({"vendor", "customer"})
 
 
@@ -159,7 +159,7 @@ def _codes(sheet: Sheet, value: str) -> Iterator[Place]:
 
 _LEGAL_FORMS = """
 gmbh ag kg ug ohg gbr se mbh co ltd limited inc llc llp plc corp corporation company bv nv sarl sas sa sasu eurl srl spa
-sl oy ab as aps sdn bhd pvt pty pte lp ev eg
+sl oy ab as aps sdn bhd pvt pty pte lp ev eg dac kk og
 """
 _FORMS = frozenset(_LEGAL_FORMS.split())
 
@@ -202,16 +202,43 @@ def _exact_names(sheet: Sheet, words: Sequence[str], core: Sequence[str]) -> Ite
             ):
                 continue
             text, last = "", at
-            while last < len(row.plain) and len(text) < len(joined) and joined.startswith(text):
+            while last < len(row.plain) and joined.startswith(text + _letters(row.plain[last])) and text != joined:
                 text += _letters(row.plain[last])
                 last += 1
             if text != joined:
+                spot = sheet.spot(index, at, last)
+                # A long name goes on in the next line of its column.
+                if last > at and (whole_spot := _goes_on(sheet, spot, joined[len(text) :], whole[len(text) :])):
+                    yield Place(whole_spot, party_of(sheet, spot))
                 continue
             while last < len(row.plain) and text != whole and whole.startswith(text + _letters(row.plain[last])):
                 text += _letters(row.plain[last])
                 last += 1
             spot = sheet.spot(index, at, last)
             yield Place(spot, party_of(sheet, spot))
+
+
+def _goes_on(sheet: Sheet, start: Spot, joined: str, whole: str) -> Spot | None:
+    """The spot with the lines below it, where these hold the rest of a name."""
+    height = max(8, start.box[3] - start.box[1])
+    text, box, shown = "", start.box, start.text
+    for index in range(start.row + 1, min(len(sheet.rows), start.row + 4)):
+        row = sheet.rows[index]
+        if row.page != start.page or row.top - box[3] > 1.5 * height:
+            break
+        at = bisect_left(row.lefts, start.box[0] - height)
+        if at == len(row.lefts) or row.lefts[at] > start.box[0] + height:
+            continue
+        first = at
+        while at < len(row.plain) and whole.startswith(text + _letters(row.plain[at])) and text != whole:
+            text += _letters(row.plain[at])
+            at += 1
+        if at == first:
+            break
+        more = sheet.spot(index, first, at)
+        box = (min(box[0], more.box[0]), box[1], max(box[2], more.box[2]), more.box[3])
+        shown = f"{shown} {more.text}"
+    return replace(start, box=box, text=shown) if text.startswith(joined) else None
 
 
 def _near_names(sheet: Sheet, wanted: str) -> Iterator[Place]:
@@ -258,13 +285,16 @@ def party_of(sheet: Sheet, spot: Spot) -> Label | None:
             return label
         if gap <= 2 * height:
             break
+    # In a form, `Name:` stands in the column of the block's label, and the name further right.
+    colons = [at for at in range(max(0, spot.first - 6), spot.first) if row.folded[at].endswith(":")]
+    left = row.words[colons[-1]].box[0] if colons else spot.box[0]
     bottom = spot.box[1]
     for index in range(spot.row - 1, max(-1, spot.row - 7), -1):
         above = sheet.rows[index]
         if above.page != spot.page or bottom - above.bottom > 3 * height:
             return None
-        end = bisect_left(above.lefts, spot.box[0] + 3 * height)
-        start = bisect_left(above.lefts, spot.box[0] - 3 * height)
+        end = bisect_left(above.lefts, left + 3 * height)
+        start = bisect_left(above.lefts, left - 3 * height)
         for label in above.labels:
             if label.kind in PARTY_LABELS and start <= label.spot.first < end:
                 return label
@@ -307,7 +337,11 @@ def _is_sign(text: str, signs: Sequence[str]) -> bool:
     return False
 
 
-def announced(sheet: Sheet, name: str) -> list[tuple[object, Spot]]:
+Announced = tuple[str, object, Spot]
+"""The kind of a label, and the value beside it."""
+
+
+def announced(sheet: Sheet, name: str) -> list[Announced]:
     """What the pages show right beside the labels that say it is this field; where there are none, beside those that
     may say so."""
     strong, weak = OWN[name]
@@ -317,19 +351,19 @@ def announced(sheet: Sheet, name: str) -> list[tuple[object, Spot]]:
     return []
 
 
-def _announced(sheet: Sheet, name: str, kinds: Collection[str]) -> Iterator[tuple[object, Spot]]:
+def _announced(sheet: Sheet, name: str, kinds: Collection[str]) -> Iterator[Announced]:
     if name in ("total", "subtotal", "tax_amount"):
         for number in sheet.numbers:
             if number.nearest and number.beside is not None and number.beside.kind in kinds and not number.percent:
-                yield number.value, number.spot
+                yield number.beside.kind, number.value, number.spot
     elif name in ("date", "due_date"):
         for day in sheet.days:
             if day.nearest and day.beside is not None and day.beside.kind in kinds:
-                yield day.days, day.spot
+                yield day.beside.kind, day.days, day.spot
     elif name == "invoice_number":
         for label in sheet.labels:
             if label.kind in kinds and (spot := _number_after(sheet, label)) is not None:
-                yield _letters(spot.text), spot
+                yield label.kind, _letters(spot.text), spot
 
 
 def _number_after(sheet: Sheet, label: Label) -> Spot | None:
@@ -338,7 +372,7 @@ def _number_after(sheet: Sheet, label: Label) -> Spot | None:
     for at in range(label.spot.last, min(len(row.words), label.spot.last + 4)):
         if any(other.spot.first == at for other in row.labels[:50]):
             break
-        if row.words[at].box[0] - row.words[at - 1].box[2] > 0.3 * sheet.pages[row.page].width:
+        if row.words[at].box[0] - row.words[at - 1].box[2] > ROW_REACH * sheet.pages[row.page].width:
             break
         if any(sign.isdigit() for sign in row.words[at].text):
             return sheet.spot(label.spot.row, at, at + 1)

@@ -40,7 +40,7 @@ class Useless(Exception):
 async def from_einvoice(doc: Fingerprinted, pages: list[Page], ctx: Context) -> ExtractionResult:
     """The file's own data, held against what its pages show."""
     assert doc.told is not None
-    return await _judged(doc, doc.told, pages, ctx, model=E_INVOICE, refused={}, usage=Usage())
+    return await _judged(doc, doc.told, pages, ctx, model=E_INVOICE, refused=doc.refused, usage=Usage())
 
 
 async def from_model(

@@ -76,13 +76,18 @@ def row_of(record: Record) -> dict[str, Any]:
 
 
 def as_parquet(records: Iterable[Record]) -> bytes:
-    import pyarrow as pa
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-    rows = [_quantized(row_of(record)) for record in records]
     written = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema()), written, compression="zstd")
+    pq.write_table(table_of(records), written, compression="zstd")
     return written.getvalue()
+
+
+def table_of(records: Iterable[Record]) -> pa.Table:
+    import pyarrow as pa
+
+    rows = [_quantized(row_of(record)) for record in records]
+    return pa.Table.from_pylist(rows, schema=schema())
 
 
 _MONEY, _RATE = (28, 6), (12, 4)

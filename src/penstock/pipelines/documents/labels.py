@@ -31,7 +31,8 @@ due_amount: noch zu zahlen | zahlungsbetrag
 paid: paid | amount paid | bereits bezahlt | anzahlung | anzahlungen | erhaltene anzahlungen | deja paye | acompte
 paid: deposit | previous balance | previous unpaid balance | voldaan | betaald | change | cash | tendered
 paid: change due | cash tendered | prepaid | payment | payments | visa | mastercard | wechselgeld | gegeben | bar
-paid: rounding | acomptes | rounding adj | rounding adjustment | cash received | amount tendered | round adj
+paid: acomptes | cash received | amount tendered
+rounding: rounding | rounding adj | rounding adjustment | round adj | rundung | rundungsdifferenz | arrondi
 adjust: discount | discounts | rabatt | nachlass | skonto | remise | korting | abschlag | abschläge | less discount
 adjust: gesamtbetrag der abschläge | gesamtbetrag der zuschläge | zuschlag | zuschläge | sondernachlass | rebate
 adjust: escompte | shipping | delivery charge | freight | versand | versandkosten | porto | frais de port
@@ -72,9 +73,10 @@ invoice_number: rechnungs-nummer | rechnung # | invoice: no | numero de facture 
 invoice_number: facture n° | facture no | no de facture | facture numero | avoir n° | numéro facture | facture nº
 invoice_number: n° d'avoir | numero d'avoir | n° avoir | facture # | nº de facture | nº facture | factuurnummer
 invoice_number: factuurnr | factuur nr | factuur nummer | creditnotanummer | factuur-nr | creditfactuurnummer
-number_word: invoice | rechnung | facture | factuur | avoir | gutschrift | credit note | receipt | tax invoice
-number_word: creditnota | # | no | nr | n° | number | nummer | numero | inv | handelsrechnung | nº | creditfactuur
-number_word: bill
+title: invoice | rechnung | facture | factuur | avoir | gutschrift | credit note | receipt | tax invoice
+title: creditnota | handelsrechnung | creditfactuur | bill | proforma | rechnungskorrektur | korrekturrechnung
+title: stornorechnung | quittung | kassenbon | ticket | recu
+number_word: # | no | nr | n° | number | nummer | numero | inv | nº
 other_number: order no | order number | order id | order # | customer no | customer number | customer id
 other_number: account number | account no | po number | p.o. number | po no | po # | p.o. no | delivery note no
 other_number: job no | quote no | member no | kundennummer | kundennr | kunden-nr | bestellnummer | bestell-nr

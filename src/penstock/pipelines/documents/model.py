@@ -8,9 +8,9 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
-from penstock.pipelines.documents.values import parse_currency, parse_date, parse_money, parse_percent
+from penstock.pipelines.documents.values import money_text, parse_currency, parse_date, parse_money, parse_percent
 
 SCHEMA_VERSION = "1"
 """Of `InvoiceData` and of how it is judged. A new one makes every document be extracted anew when it comes again."""
@@ -29,10 +29,13 @@ FieldName = Literal[
 ]
 FIELDS: tuple[FieldName, ...] = get_args(FieldName)
 
-Money = Annotated[Decimal, BeforeValidator(parse_money)]
-Percent = Annotated[Decimal, BeforeValidator(parse_percent)]
-Day = Annotated[date, BeforeValidator(parse_date)]
-Currency = Annotated[str, BeforeValidator(parse_currency)]
+_Plain = PlainSerializer(money_text, return_type=str, when_used="json-unless-none")
+"""Such that it is read back as the same amount: of `1.500` nobody knows whether it is a thousand and a half."""
+
+Money = Annotated[Decimal | None, BeforeValidator(parse_money), _Plain]
+Percent = Annotated[Decimal | None, BeforeValidator(parse_percent), _Plain]
+Day = Annotated[date | None, BeforeValidator(parse_date)]
+Currency = Annotated[str | None, BeforeValidator(parse_currency)]
 
 
 def _one_line(value: Any) -> Any:
@@ -42,7 +45,7 @@ def _one_line(value: Any) -> Any:
     return value
 
 
-Text = Annotated[str, Field(max_length=500), BeforeValidator(_one_line)]
+Text = Annotated[Annotated[str, Field(max_length=500)] | None, BeforeValidator(_one_line)]
 
 
 class LineItem(BaseModel):
@@ -50,10 +53,10 @@ class LineItem(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    item: Text | None = None
-    quantity: Money | None = None
-    unit_price: Money | None = None
-    total: Money | None = None
+    item: Text = None
+    quantity: Money = None
+    unit_price: Money = None
+    total: Money = None
 
 
 class InvoiceData(BaseModel):
@@ -61,15 +64,15 @@ class InvoiceData(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    vendor: Text | None = None
-    invoice_number: Text | None = None
-    date: Day | None = None
-    due_date: Day | None = None
-    subtotal: Money | None = None
-    tax_rate: Percent | None = None
-    tax_amount: Money | None = None
-    total: Money | None = None
-    currency: Currency | None = None
+    vendor: Text = None
+    invoice_number: Text = None
+    date: Day = None
+    due_date: Day = None
+    subtotal: Money = None
+    tax_rate: Percent = None
+    tax_amount: Money = None
+    total: Money = None
+    currency: Currency = None
     line_items: tuple[LineItem, ...] = Field(default=(), max_length=2000)
 
 
@@ -159,8 +162,8 @@ class Upload(BaseModel):
 
 
 class Fingerprinted(BaseModel):
-    """A document that is not known yet. `told` is what its own e-invoice says, `trouble` why one that is there is of no
-    use; `tries` counts answers of the model that were of no use."""
+    """A document that is not known yet. `told` is what its own e-invoice says, `refused` what of it cannot be
+    understood, by field, and `trouble` why one that is there is of no use; `tries` counts answers of the model that were of no use."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -169,6 +172,7 @@ class Fingerprinted(BaseModel):
     kind: str
     pages: int
     told: InvoiceData | None = None
+    refused: dict[str, str] = {}
     trouble: str | None = None
     tries: int = 0
 

@@ -185,15 +185,19 @@ def _check(path: Path, most: int) -> None:
 
 def _inspected(value: Any, blobs: list[bytes]) -> Inspected:
     """What a child tells is checked: it may have read something hostile."""
-    if not isinstance(value, dict) or value.get("kind") not in get_args(Kind) or type(value.get("pages")) is not int:
-        raise Unreadable("The document led its reader astray: send it anew, or an image of its pages.")
-    told = value.get("invoice")
+    try:
+        told = value.get("invoice")
+        invoice = EInvoice.model_validate_json(told) if told is not None else None
+        if value["kind"] not in get_args(Kind) or type(value["pages"]) is not int:
+            raise ValueError(f"{value['kind']!r} with {value['pages']!r} pages")
+    except (ValueError, KeyError, AttributeError) as error:
+        raise Unreadable("The document led its reader astray: send it anew, or an image of its pages.") from error
     return Inspected(
         kind=value["kind"],
         pages=value["pages"],
         xml=blobs[0] if blobs else None,
         xml_name=value.get("xml"),
-        invoice=EInvoice.model_validate_json(told) if told is not None else None,
+        invoice=invoice,
         trouble=value.get("trouble"),
     )
 

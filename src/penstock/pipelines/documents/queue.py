@@ -18,7 +18,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.errors import Conflict, InvalidRequest, NotFound
 from penstock.engine.identity import made_storable, storable
 from penstock.engine.model import NewJob
-from penstock.pipelines.documents import ledger, rules
+from penstock.pipelines.documents import ledger, metrics, rules
 from penstock.pipelines.documents.model import Export, InvoiceData
 from penstock.pipelines.documents.rules import Action
 from penstock.pipelines.documents.workflow import export
@@ -52,6 +52,7 @@ class Item:
     status: str
     assigned_to: str | None
     claim_until: float | None
+    claimed: float | None = None
 
 
 async def item(engine: Engine, item_id: str, *, tenant: str | None = None) -> Item:
@@ -60,8 +61,8 @@ async def item(engine: Engine, item_id: str, *, tenant: str | None = None) -> It
     if storable(item_id):
         rows = await engine.read(
             (
-                "SELECT id, tenant, document, content_hash, status, assigned_to, claim_until FROM review_items"
-                " WHERE id = :id",
+                "SELECT id, tenant, document, content_hash, status, assigned_to, claim_until, claimed"
+                " FROM review_items WHERE id = :id",
                 {"id": item_id},
             )
         )
@@ -163,6 +164,8 @@ async def submit(
     statements: Statements = [decide]
     statements += _corrections(engine, found, actor, data, changed, now, reason)
     statements += await _spread(engine, found, changed, decided=(found.document, status))
+    if found.claimed is not None:
+        statements.append(metrics.observed({metrics.REVIEW: now - found.claimed}))
     await _do(engine, found, actor, status, statements, now=now, reason=reason, jobs=[_export(engine, found)])
     return await item(engine, item_id)
 
@@ -260,17 +263,28 @@ async def turn(engine: Engine) -> bool:
     and claims that have lapsed are given up. Answers whether there was anything; mostly two looks at an index say
     no."""
     now = engine.clock.now()
-    due = await engine.read(
+    if not await due(engine, now):
+        return False
+    await engine.write(*turning(now))
+    return True
+
+
+async def due(reads: ledger.Reads, now: float) -> bool:
+    """Whether there is anything to bring up to date."""
+    rows = await reads.read(
         (
             "SELECT EXISTS (SELECT 1 FROM review_items WHERE turns <= :now), EXISTS"
             " (SELECT 1 FROM review_items WHERE status = 'in_review' AND claim_until <= :now)",
             {"now": now},
         )
     )
-    if not any(due[0]):
-        return False
+    return any(rows[0])
+
+
+def turning(now: float) -> Statements:
+    """What brings it up to date: to be carried out together."""
     lapsed = "status = 'in_review' AND claim_until <= :now"
-    await engine.write(
+    return [
         (f"{_STANDS} WHERE turns <= :now", {"now": now}),
         (
             "INSERT INTO review_audit (id, tenant, item, document, at, actor, action, reason)"
@@ -282,8 +296,7 @@ async def turn(engine: Engine) -> bool:
             f"UPDATE review_items SET status = 'pending', assigned_to = NULL, claim_until = NULL WHERE {lapsed}",
             {"now": now},
         ),
-    )
-    return True
+    ]
 
 
 async def _approve(engine: Engine, found: Item, actor: Actor | str, least: float) -> bool:

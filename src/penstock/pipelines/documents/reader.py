@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from penstock.gemini_local.backend import Answer, CannotAnswer, Prompt
 from penstock.gemini_local.readers import Documents, Page, Reader, attachments, paged
 from penstock.pipelines.documents.prompt import AskedInvoice
+from penstock.pipelines.documents.reader_currency import currency
 from penstock.pipelines.documents.reader_fields import dates_of, invoice_number
 from penstock.pipelines.documents.reader_labels import labels
 from penstock.pipelines.documents.reader_layout import sheet
-from penstock.pipelines.documents.reader_money import currency, labelled, totals
+from penstock.pipelines.documents.reader_money import labelled, totals
 from penstock.pipelines.documents.reader_table import headers, line_items, plain
 from penstock.pipelines.documents.reader_values import decimal_mark
 from penstock.pipelines.documents.reader_vendor import vendor
@@ -20,9 +21,9 @@ from penstock.pipelines.documents.reader_vendor import vendor
 
 async def read_invoice(prompt: Prompt, documents: Documents) -> Answer:
     parts = attachments(prompt)
-    if len(parts) != 1 or not paged(parts[0]):
-        raise CannotAnswer("An invoice is read from one file: send one image or PDF.")
-    pages = await documents.pages(parts[0])
+    if not parts or not all(paged(part) for part in parts):
+        raise CannotAnswer("An invoice is read from its pages: send a PDF, or an image of each page.")
+    pages = [page for part in parts for page in await documents.pages(part)]
     found = await asyncio.to_thread(invoice_on, pages)
     return Answer(found.model_dump_json())
 

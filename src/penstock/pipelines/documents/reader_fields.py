@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from datetime import date
+from itertools import pairwise
 
 from penstock.pipelines.documents.reader_labels import Label, mentions
 from penstock.pipelines.documents.reader_layout import Cell, Sheet, under
-from penstock.pipelines.documents.reader_values import Found, dates
+from penstock.pipelines.documents.reader_values import AMERICAN, Found, dates
 
-_TOKEN = re.compile(r"^[\s:.#№°*>~-]*(?:(?:no|nr|n°|number)\b[.:]?\s*)?[\s:#.]*(?P<token>[A-Za-z0-9][\w/.\-–#]*(?:\s(?=\d{3,}(?:\s|$))\d{3,})?)", re.I)
-_MONTH_FIRST = (
-    r"\b(?:AL|AK|AZ|AR|CA|CO|CT|FL|GA|HI|ID|IL|IN|IA|KS|KY|LA|MD|MA|MI|MN|MS|MO|MT|NE|NV|NH|NJ|NM|NY|NC|ND|OH|OK|OR|PA|"
-    r"RI|SC|SD|TN|TX|UT|VT|VA|WA|WV|WI|WY|DC)\b[.,]?\s+\d{4}[\dA-Z](?:-\d{4})?\b|\bUSA\b|\bUnited\sStates\b"
+_TOKEN = re.compile(
+    r"^[\s:.#№°*>~-]*(?:(?:no|nr|n°|number)\b[.:]?\s*)?[\s:#.]*(?P<token>(?:[A-Z]{1,4}\s(?=\d[\w/-]{3}))?[A-Za-z0-9][\w/.\-–#]*(?:\s(?=\d{3,}(?:\s|$))\d{3,})?)",
+    re.I,
 )
 _DAY_FIRST = (
     r"€|£|\bEUR\b|\bGBP\b|\bRM\b|\bMYR\b|\bGST\b|\bVAT\s(?:no|reg|number|id)|\bSdn\b|\bBhd\b|\bGmbH\b|\bPvt\b|\bIndia\b|\bUnited\sKingdom\b|"
@@ -75,15 +75,15 @@ def dates_of(sheet: Sheet, found: Sequence[Label]) -> tuple[date | None, date | 
 
 
 def order(sheet: Sheet) -> bool | None:
-    """Whether the day comes before the month: by dates that leave no doubt, then by the country and the language, then by
-    the due date, which is not before the invoice's. None where nothing tells."""
+    """Whether the day comes before the month: by dates that leave no doubt, then by the country and the language, then
+    by the course of the dates. None where nothing tells."""
     seen = [one for row in sheet.rows for one in dates(row.text)]
     first = sum(one.month_first is None for one in seen)
     later = sum(one.day_first is None for one in seen)
     if first != later:
         return first > later
     text = sheet.text
-    american, other = len(re.findall(_MONTH_FIRST, text)), len(re.findall(_DAY_FIRST, text, re.I))
+    american, other = len(re.findall(AMERICAN, text)), len(re.findall(_DAY_FIRST, text, re.I))
     if bool(american) != bool(other):
         return bool(other)
     return _by_course(seen)
@@ -93,7 +93,7 @@ def _by_course(seen: Sequence[Found]) -> bool | None:
     """Dates on an invoice mostly come in the order in which they happen."""
     doubtful = [one for one in seen if one.sure is None and one.day_first and one.month_first]
     forward = {True: 0, False: 0}
-    for one, other in zip(doubtful, doubtful[1:], strict=False):
+    for one, other in pairwise(doubtful):
         for day_first in (True, False):
             before, after = one.read(day_first), other.read(day_first)
             forward[day_first] += bool(before and after and before <= after and (after - before).days <= 120)
@@ -137,9 +137,11 @@ def _number(text: str, *, strict: bool) -> str | None:
     seen = dates(text[match.start("token") :])
     if not digits or len(token) > 40 or (seen and seen[0].start == 0) or re.fullmatch(r"\d+[.,]\d\d", token):
         return None
-    if strict and (digits < 2 or re.fullmatch(r"\d{1,3}", token) or re.match(r"\d+\s?(?:%|/\s?\d+\b(?!\S))", token)):
+    if strict and (
+        digits < 2 or re.fullmatch(r"\d{1,3}", token) or re.match(r"\d+\s?%|\d{1,2}\s?/\s?\d{1,2}\b(?!\S)", token)
+    ):
         return None
-    if re.match(r"\s*\d+\s?(?:of|von|sur|/)\s?\d+\s*$", text):
+    if re.match(r"\s*\d{1,3}\s?(?:of|von|sur|/)\s?\d{1,3}\s*$", text):
         return None
     return token
 

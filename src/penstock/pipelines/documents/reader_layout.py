@@ -14,11 +14,14 @@ from penstock.paper.page import Box, Line, Page, Word
 MOST_WORDS = 40_000
 """Of a document that are looked at; an invoice of thirty pages has half as many."""
 
+LONGEST_WORD = 100
+"""Letters of a word that are looked at: rules of dashes and what is written to annoy go on for thousands."""
+
 GAP = 1.2
 """Heights of a row that a gap between two cells has at least. A space between words has less than half."""
 
 LETTERS = 1.8
-"""And as many widths of a letter: in type of equal widths a space is as wide as a letter and taller type is no wider."""
+"""And as many widths of a letter: in type of equal widths a space is as wide as a letter, however high they are."""
 
 UNEVEN = 1.7
 """A line taller than this many of its words holds words of several rows."""
@@ -90,15 +93,28 @@ class Sheet:
         return cell.box[1] / max(1, self.sizes[cell.page][1])
 
     def column(self, box: Box, row: int) -> Box:
-        """A box made wider to the right, up to what comes next in its row: there its column ends."""
+        """A box made wider to the right, up to what comes next in its row: there its column ends. Amounts stand at the
+        right of their column, their label often at the left."""
         edges = [word.box[0] for cell in self.rows[row].cells for word in cell.words if word.box[0] > box[2]]
-        return (box[0], box[1], max(box[2], min(edges) - 2), box[3]) if edges else box
+        right = min(edges) - 2 if edges else box[2] + round(12 * self.tall)
+        return box[0], box[1], max(box[2], right), box[3]
+
+    def above(self, cell: Cell, *, rows: int = 3) -> Cell | None:
+        """The nearest cell over a cell, of the rows just before."""
+        for place in range(cell.row - 1, max(-1, cell.row - 1 - rows), -1):
+            if self.rows[place].page != cell.page:
+                return None
+            for one in self.rows[place].cells:
+                if beside(one.box, cell.box):
+                    return one
+        return None
 
     def below(self, box: Box, row: int, *, lines: float, rows: int = 3) -> Iterator[Cell]:
         """Cells of the next rows that stand under a box, the nearest first, not further down than `lines`."""
         page, bottom = self.rows[row].page, box[3]
         seen = 0
-        for later in self.rows[row + 1 :]:
+        for place in range(row + 1, len(self.rows)):
+            later = self.rows[place]
             if later.page != page or later.box[1] - bottom > lines * max(self.tall, box[3] - box[1]) or seen >= rows:
                 return
             under = [cell for cell in later.cells if cell.box[1] >= bottom - 0.4 * self.tall and beside(cell.box, box)]
@@ -117,6 +133,7 @@ def sheet(pages: Sequence[Page]) -> Sheet:
                 break
             left -= len(line.words)
             lines.append(line)
+        lines = _levelled(lines) if page.source == "ocr" else lines
         tall = _tall(lines)
         heights += [word.box[3] - word.box[1] for line in lines for word in line.words]
         for words in _rows(lines, tall):
@@ -143,6 +160,26 @@ def under(cell: Cell, box: Box) -> Cell:
 def beside(one: Box, other: Box) -> bool:
     """Whether two boxes share a piece of the page's width."""
     return one[0] <= other[2] and other[0] <= one[2]
+
+
+def _levelled(lines: Sequence[Line]) -> list[Line]:
+    """The lines of a crooked scan as if it lay straight: by the slope that the middle one of its long lines has. What
+    stands far apart in a row would come into different rows otherwise."""
+    slopes = sorted(
+        (_middle((line.words[-1],)) - _middle((line.words[0],))) / (line.words[-1].box[0] - line.words[0].box[0])
+        for line in lines
+        if len(line.words) > 2 and line.words[-1].box[0] - line.words[0].box[0] > 15 * _tall([line])
+    )
+    slope = slopes[len(slopes) // 2] if len(slopes) >= 3 else 0.0
+    if abs(slope) < 0.001 or abs(slope) > 0.2:
+        return list(lines)
+    return [replace(line, words=tuple(_moved(word, slope) for word in line.words)) for line in lines]
+
+
+def _moved(word: Word, slope: float) -> Word:
+    left, top, right, bottom = word.box
+    by = round(slope * (left + right) / 2)
+    return replace(word, box=(left, top - by, right, bottom - by))
 
 
 def _tall(lines: Sequence[Line]) -> float:
@@ -220,7 +257,7 @@ def _cells(words: Sequence[Word], page: int, row: int, tall: float) -> tuple[Cel
         if cells:
             before = cells[-1][-1]
             high = max(min(before.box[3] - before.box[1], word.box[3] - word.box[1]), 0.9 * tall)
-            wide = min(_wide(one) / max(1, len(one.text)) for one in (before, word))
+            wide = max(_wide(one) / max(1, len(one.text)) for one in (before, word))
             if word.box[0] - before.box[2] <= max(GAP * high, LETTERS * wide) or not re.search(r"\w", word.text):
                 cells[-1].append(word)
                 continue
@@ -229,6 +266,6 @@ def _cells(words: Sequence[Word], page: int, row: int, tall: float) -> tuple[Cel
 
 
 def _clean(words: Sequence[Word]) -> tuple[Word, ...]:
-    """Words without the marks that fonts of symbols leave behind."""
-    kept = tuple(replace(word, text=text) for word in words if (text := word.text.replace("�", "").strip()))
-    return kept or tuple(words)
+    """Words without the marks that fonts of symbols leave behind, and none longer than a word can be."""
+    cut = [replace(word, text=word.text.replace("�", "").strip()[:LONGEST_WORD]) for word in words]
+    return tuple(word for word in cut if word.text) or tuple(cut)

@@ -9,14 +9,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from penstock.pipelines.documents.reader_labels import Kind, Label
-from penstock.pipelines.documents.reader_layout import Cell, Sheet, under
+from penstock.pipelines.documents.reader_labels import Label, mentions
+from penstock.pipelines.documents.reader_layout import Sheet, under
+from penstock.pipelines.documents.reader_lexicon import Kind
 from penstock.pipelines.documents.reader_table import Header
-from penstock.pipelines.documents.reader_values import CODES, SIGNS, Amount, Mark, amounts, percents
+from penstock.pipelines.documents.reader_values import Amount, Mark, amounts, percents
+
+MOST = 60
+"""Amounts of one kind that are weighed against each other, the last on the document: totals stand at its end."""
 
 CENT = Decimal("0.02")
 """What sums may differ by, since each part is rounded."""
 
+_NET_OR_ALL = re.compile(r"nett?\s?(?:amt|total|amount)", re.I)
 _AMOUNTS: frozenset[Kind] = frozenset({
     "total", "due", "net", "tax", "paid", "before", "other_amount", "rounding", "tendered", "change",
 })  # fmt: skip
@@ -54,11 +59,11 @@ def labelled(sheet: Sheet, found: Iterable[Label], heads: Sequence[Header], mark
     for label in wanted:
         amount = _beside(sheet, label, mark) or _below(sheet, label, mark)
         if amount is not None:
-            rates = percents(f"{label.cell.text[: label.start]} {_right(sheet, label)}")
+            rates = percents(f"{label.cell.text[: label.start]} {right_of(sheet, label)}")
             rate = rates[0] if rates else None
             text = label.cell.text[label.start : label.end]
             out.append(Labelled(label.kind, label.strength, amount, label.cell.row, text, rate))
-    return out
+    return [one for kind in sorted(_AMOUNTS) for one in [other for other in out if other.kind == kind][-MOST:]]
 
 
 def totals(sheet: Sheet, money: Sequence[Labelled], heads: Sequence[Header], found: Sequence[Label]) -> Totals:
@@ -75,31 +80,46 @@ def totals(sheet: Sheet, money: Sequence[Labelled], heads: Sequence[Header], fou
     return Totals(_strongest(left), tax_rate, _only(taxes), total)
 
 
-def _total(sheet: Sheet, money: Sequence[Labelled], nets: Sequence[Labelled], taxes: Sequence[Labelled]) -> Decimal | None:
-    carried = any(one.kind in ("paid", "before") and one.value for one in money)
-    given, back = ([one.value for one in money if one.kind == kind] for kind in ("tendered", "change"))
-    rounding = [one.value for one in money if one.kind == "rounding" and one.value]
-    best: tuple[float, int, Decimal] | None = None
+def _total(
+    sheet: Sheet, money: Sequence[Labelled], nets: Sequence[Labelled], taxes: Sequence[Labelled]
+) -> Decimal | None:
+    """The candidate for which most speaks; of equals the one further down."""
+    several = any(one.value for one in money)
     counts = Counter(one.value for one in money if one.kind in ("total", "due", "tendered"))
+    best: tuple[float, int, Decimal] | None = None
     for one in money:
-        either = one.kind == "net" and re.match(r"net", one.text, re.I)
-        if not either and one.kind not in ("total", "due") or (one.value == 0 and any(other.value for other in money)):
+        if not _may_be_total(one) or (several and not one.value) or (sheet.scanned and not one.amount.money):
             continue
-        score = 10.0 * one.strength - (25 if one.kind != "total" else 0)
         fits = _pair(one.value, [net for net in nets if net is not one], taxes) is not None
-        if one.kind == "due" and carried and not fits:
+        score = 10.0 * one.strength + (6 if one.amount.money else -12) + min(6, 3 * (counts[one.value] - 1))
+        score += 25 * fits + 12 * _was_paid(one, money) + 8 * _was_rounded(one, money)
+        if one.kind != "total":
+            score -= 25
+        if one.kind == "due" and not fits and any(other.kind in ("paid", "before") and other.value for other in money):
             score -= 40
-        score += 25 if fits else 0
-        score += 12 if any(abs(cash - change - one.value) <= CENT for cash in given for change in back) else 0
-        score += 8 if rounding and any(abs(other.value + step - one.value) < CENT / 2 for other in money if other.kind == "total" for step in (*rounding, *(-step for step in rounding))) and counts[one.value] else 0
-        score += min(6, 3 * (counts[one.value] - 1))
-        score += 6 if one.amount.money else -30 if sheet.scanned else -12
-        if not either and any(abs(other.value - one.value) <= CENT for other in nets) and not fits and taxes and any(tax.value for tax in taxes):
+        taxed = any(tax.value for tax in taxes) and not fits
+        if one.kind != "net" and taxed and any(abs(net.value - one.value) <= CENT for net in nets):
             score -= 20
-        key = (score, one.row, one.value)
-        if best is None or key[:2] > best[:2]:
-            best = key
+        if best is None or (score, one.row) > best[:2]:
+            best = (score, one.row, one.value)
     return best[2] if best is not None and best[0] > 5 else None
+
+
+def _may_be_total(one: Labelled) -> bool:
+    """On a receipt, the net amount is what is left after all discounts: the total."""
+    return one.kind in ("total", "due") or (one.kind == "net" and bool(_NET_OR_ALL.match(one.text)))
+
+
+def _was_paid(one: Labelled, money: Sequence[Labelled]) -> bool:
+    """Whether what was given less the change comes to it."""
+    given, back = ([other.value for other in money if other.kind == kind] for kind in ("tendered", "change"))
+    return any(abs(cash - change - one.value) <= CENT for cash in given for change in back)
+
+
+def _was_rounded(one: Labelled, money: Sequence[Labelled]) -> bool:
+    """Whether another total with the printed rounding comes to it."""
+    steps = {sign * other.value for other in money if other.kind == "rounding" and other.value for sign in (1, -1)}
+    return any(other.value + step == one.value for other in money if other.kind == "total" for step in steps)
 
 
 def _pair(total: Decimal, nets: Sequence[Labelled], taxes: Sequence[Labelled]) -> tuple[Decimal, Decimal | None] | None:
@@ -125,7 +145,7 @@ def _rate(sheet: Sheet, taxes: Sequence[Labelled], heads: Sequence[Header], foun
     rates = {one.percent for one in taxes if one.percent is not None}
     for label in found:
         if label.kind in ("tax", "rate") and label.cell.row not in {head.row for head in heads}:
-            rates |= set(percents(label.rest)) | set(percents(_right(sheet, label)))
+            rates |= set(percents(label.rest)) | set(percents(right_of(sheet, label)))
     for head in heads:
         column = next((one for one in head.columns if one.kind in ("tax", "rate")), None)
         if column is None:
@@ -135,12 +155,10 @@ def _rate(sheet: Sheet, taxes: Sequence[Labelled], heads: Sequence[Header], foun
     return rates.pop() if len(rates) == 1 else None
 
 
-def _right(sheet: Sheet, label: Label) -> str:
+def right_of(sheet: Sheet, label: Label) -> str:
     """What stands to the right of a label in its row, up to the next label."""
     texts = [label.rest]
     if label.cell.text[label.end :] == label.rest:
-        from penstock.pipelines.documents.reader_labels import mentions
-
         for cell in sheet.rows[label.cell.row].cells[label.place + 1 :]:
             if mentions(cell.text) and not re.fullmatch(r"[\d.,\s%$€£]*(?:RM|EUR)?[\d.,\s]*", cell.text):
                 break
@@ -149,7 +167,11 @@ def _right(sheet: Sheet, label: Label) -> str:
 
 
 def _beside(sheet: Sheet, label: Label, mark: Mark | None) -> Amount | None:
-    found = amounts(_right(sheet, label), mark, scanned=sheet.scanned)
+    text = right_of(sheet, label)
+    if sheet.scanned and mark != ",":
+        # OCR loses the point of faint print, not the space around it.
+        text = re.sub(r"(\D|^)(\d{1,4}) (\d\d)$", r"\1\2.\3", text)
+    found = amounts(text, mark, scanned=sheet.scanned)
     money = [one for one in found if one.money]
     return (money or found)[-1] if found else None
 
@@ -184,66 +206,3 @@ def _only(taxes: Sequence[Labelled]) -> Decimal | None:
 
 def _less(money: Sequence[Labelled]) -> bool:
     return any(one.kind == "other_amount" and one.value for one in money)
-
-
-# Currency ----------------------------------------------------------------------------------------------------------
-
-_NAMES = {
-    "EUR": r"\beuros?\b", "USD": r"\bu\.?s\.?\s?dollars?\b|\bUS\$", "GBP": r"\bpounds?\ssterling\b", "CHF": r"\b(?:swiss\s|schweizer\s)?franken\b|\bswiss\sfrancs\b",
-    "MYR": r"\bringgit\b", "INR": r"\b(?:indian\s)?rupees\b", "CAD": r"\bcanadian\sdollars?\b", "AUD": r"\baustralian\sdollars?\b",
-    "SGD": r"\bsingapore\sdollars?\b", "JPY": r"\b(?:japanese\s)?yen\b",
-}  # fmt: skip
-_DOLLARS = {
-    "USD": r"\b(?:AL|AK|AZ|AR|CA|CO|CT|DE|FL|GA|HI|ID|IL|IN|IA|KS|KY|LA|ME|MD|MA|MI|MN|MS|MO|MT|NE|NV|NH|NJ|NM|NY|NC|ND|OH|OK|OR|PA|RI|SC|SD|TN|TX|UT|VT|VA|WA|WV|WI|WY|DC)"
-           r"\b[.,]?\s+\d{4}[\dA-Z](?:-\d{4})?\b|\bUSA\b|\bU\.S\.A\.|\bUnited\sStates\b",
-    "CAD": r"\b[ABCEGHJ-NPRSTVXY]\d[A-Z]\s?\d[A-Z]\d\b|\bCanada\b",
-    "AUD": r"\bAustralia\b|\bABN\b|\b(?:NSW|VIC|QLD|TAS)\s\d{4}\b",
-    "NZD": r"\bNew\sZealand\b",
-    "SGD": r"\bSingapore\b",
-    "HKD": r"\bHong\sKong\b|,\s?HK\b",
-}  # fmt: skip
-
-
-def currency(sheet: Sheet, found: Sequence[Label], mark: Mark | None) -> str | None:
-    """By its code, its name, a sign that stands for one currency only, or a shared sign on a page with one country's
-    address. None where that leaves a doubt."""
-    text = sheet.text
-    for label in found:
-        if label.kind == "currency" and (named := re.search(rf"\b({'|'.join(CODES)})\b", _right(sheet, label))):
-            return named[1]
-    votes: Counter[str] = Counter()
-    shared: Counter[str] = Counter()
-    for cell in sheet.cells():
-        for amount in amounts(cell.text, mark, scanned=sheet.scanned):
-            code = _code(amount.sign)
-            if code and (amount.decimals == 2 or amount.sign in SIGNS):
-                votes[code] += 1
-            elif amount.sign:
-                shared[amount.sign.strip(".").lower()] += 1
-    for code, pattern in _NAMES.items():
-        votes[code] += 2 * bool(re.search(pattern, text, re.I))
-    votes["MYR"] += len(re.findall(r"\(RM\)|\bRM\b", text))
-    for code in re.findall(rf"\((?:in\s)?({'|'.join(CODES)})\)|\bin\s+({'|'.join(CODES)})\b|\b(?:Total|Betrag)\s+({'|'.join(CODES)})\b", text):
-        votes["".join(code)] += 1
-    votes += Counter()
-    if votes:
-        (best, most), *others = votes.most_common(2)
-        return best if not others or most >= 2 * others[0][1] else None
-    if shared["$"]:
-        shown = [code for code, pattern in _DOLLARS.items() if re.search(pattern, text)]
-        return shown[0] if len(shown) == 1 else None
-    if shared["rs"] and re.search(r"\bIndia\b|\bGSTIN\b", text):
-        return "INR"
-    return None
-
-
-def _code(sign: str) -> str | None:
-    if sign in SIGNS:
-        return SIGNS[sign]
-    if sign in CODES:
-        return sign
-    return {"US$": "USD", "S$": "SGD", "A$": "AUD", "C$": "CAD", "HK$": "HKD", "RM": "MYR"}.get(sign)
-
-
-def values_of(cells: Iterable[Cell], mark: Mark | None) -> list[Amount]:
-    return [amount for cell in cells for amount in amounts(cell.text, mark)]

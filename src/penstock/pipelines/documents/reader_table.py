@@ -10,12 +10,23 @@ from decimal import Decimal
 
 from penstock.paper.page import Box
 from penstock.pipelines.documents.prompt import AskedLine
-from penstock.pipelines.documents.reader_labels import Kind, Mention, mentions
+from penstock.pipelines.documents.reader_labels import Mention, mentions
 from penstock.pipelines.documents.reader_layout import Cell, Row, Sheet, around
+from penstock.pipelines.documents.reader_lexicon import Kind
 from penstock.pipelines.documents.reader_values import Amount, Mark, amounts, dates, percents
 
 _COLUMNS: frozenset[Kind] = frozenset({"item", "quantity", "unit_price", "line_total"})
-_ENDS: frozenset[Kind] = frozenset({"net", "total", "due", "tax", "paid", "before", "tendered", "other_amount", "rounding"})
+_CHARGED: frozenset[Kind] = frozenset({"line_total", "unit_price", "total", "net"})
+_ENDS: frozenset[Kind] = frozenset(
+    {"net", "total", "due", "tax", "paid", "before", "tendered", "other_amount", "rounding"}
+)
+
+_CARRIED = re.compile(
+    r"^\W*(?:[üÜ]bertrag|(?:a|à)\sreporter|report\b|(?:brought|carried)\s(?:forward|over)|transport\b(?=\W*\d))", re.I
+)
+"""The sum that is carried from one page to the next is no line."""
+
+_TIMES = re.compile(r"(?P<quantity>\d[\d.,]*)\s?(?:pcs?|stk|st)?\s?[x×@*]\s?(?P<price>\S.*)$", re.I)
 
 MOST_LINES = 1000
 
@@ -45,31 +56,31 @@ class _Item:
 
 
 def headers(sheet: Sheet) -> list[Header]:
-    """Rows that name at least two columns of what is charged, one of them an amount, and hold no figures. A head of two or
-    three rows is taken together."""
+    """Rows that name at least two columns of what is charged, one of them an amount, and hold no figures. The rows
+    close above and below belong to the head as well: their words go on with those of the column."""
     found: list[Header] = []
     place = 0
     while place < len(sheet.rows):
-        columns = _columns(sheet.rows[place])
+        columns = _columns([sheet.rows[place]])
         kinds = {column.kind for column in columns}
-        named = len(kinds & _COLUMNS)
-        if named < 2 or not kinds & {"line_total", "unit_price", "total", "net"} or _figures(sheet.rows[place]):
+        if len(kinds & _COLUMNS) < 2 or not kinds & _CHARGED or _figures(sheet.rows[place]):
             place += 1
             continue
-        below = place + 1
-        while below < len(sheet.rows) and below < place + 4 and _continues(sheet, place, below):
-            columns += [one for one in _columns(sheet.rows[below]) if not _names(columns, one)]
+        first, below = place, place + 1
+        while below < len(sheet.rows) and below < place + 4 and _continues(sheet, below - 1, below, below):
             below += 1
-        first = place
-        if place and not _figures(sheet.rows[place - 1]) and _near(sheet, place - 1, place):
-            columns += [one for one in _columns(sheet.rows[place - 1]) if not _names(columns, one)]
-        found.append(Header(first, below, tuple(sorted(columns, key=lambda column: column.box[0]))))
+        while first > 0 and first > place - 3 and _continues(sheet, first - 1, first, first - 1):
+            first -= 1
+        columns = _columns(sorted(sheet.rows[first:below], key=lambda row: row is not sheet.rows[place]))
+        found.append(Header(first, below, _ordered(columns)))
         place = below
     return found
 
 
 def line_items(sheet: Sheet, heads: Sequence[Header], mark: Mark | None) -> list[AskedLine]:
     """The charged lines. One without an amount is a note, and belongs to the line above it."""
+    if not heads:
+        return [_asked(item) for item in _slip(sheet, mark)][:MOST_LINES]
     out: list[AskedLine] = []
     for number, head in enumerate(heads):
         until = heads[number + 1].row if number + 1 < len(heads) else len(sheet.rows)
@@ -80,12 +91,23 @@ def line_items(sheet: Sheet, heads: Sequence[Header], mark: Mark | None) -> list
 def _items(sheet: Sheet, head: Header, until: int, mark: Mark | None) -> list[_Item]:
     items: list[_Item] = []
     page = sheet.rows[head.row].page
-    last = head.columns[-1]
     kinds = [column.kind for column in head.columns]
-    charged = "line_total" if "line_total" in kinds else "total" if "total" in kinds else "net" if "net" in kinds else "unit_price"
+    charged = (
+        "line_total"
+        if "line_total" in kinds
+        else "total"
+        if "total" in kinds
+        else "net"
+        if "net" in kinds
+        else "unit_price"
+    )
     waiting: list[str] = []
     for row in sheet.rows[head.below : until]:
-        if row.page != page or _ends(row, head, mark):
+        if _CARRIED.search(row.text) and items:
+            break
+        if _CARRIED.search(row.text) or not re.search(r"\w\w", row.text):
+            continue
+        if row.page != page or _ends(row, mark):
             if items or row.page != page:
                 break
             continue
@@ -105,7 +127,26 @@ def _items(sheet: Sheet, head: Header, until: int, mark: Mark | None) -> list[_I
             waiting = [text] if text else []
             if items and row.box[1] - items[-1].bottom > 12 * sheet.tall:
                 break
-    del last
+    return items
+
+
+def _slip(sheet: Sheet, mark: Mark | None) -> list[_Item]:
+    """The lines of a till's slip, which has no head: `2 x 14.60` and what that comes to, below or beside the name."""
+    items: list[_Item] = []
+    for place, row in enumerate(sheet.rows):
+        if _ends(row, mark):
+            break
+        times = next((match for cell in row.cells[:-1] if (match := _TIMES.search(cell.text))), None)
+        charged = amounts(row.cells[-1].text, mark, scanned=sheet.scanned)
+        if times is None or len(charged) != 1 or re.search(r"[^\W\d_]{4}", row.cells[-1].text):
+            continue
+        prices, counts = amounts(times["price"], mark), amounts(times["quantity"], mark)
+        name = times.string[: times.start()].strip()
+        above = sheet.rows[place - 1] if place else None
+        if not name and above is not None and not any(one.money for one in amounts(above.text, mark)):
+            name = above.text
+        if prices and counts and abs(prices[0].value * counts[0].value - charged[0].value) <= Decimal("0.02"):
+            items.append(_Item([name], counts[0], prices[0], charged[0]))
     return items
 
 
@@ -134,10 +175,14 @@ def _split(cell: Cell, head: Header) -> list[tuple[Box, str]]:
     for word in cell.words:
         numeric = bool(re.search(r"\d", word.text)) and not re.search(r"[^\W\d_]{2}", word.text)
         column = _column(word.box, head)
-        if pieces and (column is pieces[-1][0] or (not numeric and column is not None and column.kind == "item") or not head.columns):
-            pieces[-1][1].append(word.box)
-            pieces[-1][2].append(word.text)
-        elif pieces and not numeric and pieces[-1][0] is not None and pieces[-1][0].kind == "item":
+        if (
+            pieces
+            and (
+                column is pieces[-1][0]
+                or (not numeric and column is not None and column.kind == "item")
+                or not head.columns
+            )
+        ) or (pieces and not numeric and pieces[-1][0] is not None and pieces[-1][0].kind == "item"):
             pieces[-1][1].append(word.box)
             pieces[-1][2].append(word.text)
         else:
@@ -159,44 +204,73 @@ def _column(box: Box, head: Header) -> Column | None:
     return min(head.columns, key=far)
 
 
-def _columns(row: Row) -> list[Column]:
-    """What a head's row names, with the width of each; a column of no interest counts, so that its figures are not
-    taken for those of its neighbour."""
-    out: list[Column] = []
-    for cell in row.cells:
-        found: Sequence[Mention] = mentions(cell.text, columns=True)
-        if not found and re.search(r"\w", cell.text):
-            out.append(Column("other", cell.box))
-        out += [Column(one.kind, cell.part(one.start, one.end)) for one in found]
+def _columns(rows: Sequence[Row]) -> list[Column]:
+    """What a head names, with the width of each; a column of no interest counts, so that its figures are not taken for
+    those of its neighbour. The first row tells the columns, the others go on with them."""
+    named: list[tuple[str, Box, int]] = []
+    for number, row in enumerate(rows):
+        for cell in row.cells:
+            found: Sequence[Mention] = mentions(cell.text, columns=True)
+            parts = [(cell.text[one.start : one.end], cell.part(one.start, one.end)) for one in found]
+            if number and not re.search(r"[^\W\d_]{3}", cell.text):
+                continue
+            for text, box in parts if len(found) > 1 else [(cell.text, cell.box)]:
+                place = next((at for at, (_, other, _) in enumerate(named) if number and _shares(box, other)), None)
+                if place is None:
+                    named.append((text, box, row.box[1]))
+                    continue
+                before, other, top = named[place]
+                joined = f"{before} {text}" if row.box[1] >= top else f"{text} {before}"
+                named[place] = (joined.replace("- ", "-"), around([box, other]), min(top, row.box[1]))
+    out = []
+    for text, box, _ in named:
+        kinds = [one.kind for one in mentions(text, columns=True)]
+        if re.search(r"\w", text):
+            out.append(Column(_first(kinds), box))
     return out
 
 
-def _names(columns: Sequence[Column], one: Column) -> bool:
-    return any(min(one.box[2], other.box[2]) > max(one.box[0], other.box[0]) for other in columns)
+def _first(kinds: Sequence[Kind]) -> Kind:
+    """What a column is by the words of its head: that of a price or an amount may also speak of tax or units."""
+    wanted = [kind for kind in kinds if kind in _COLUMNS or kind in _CHARGED]
+    return wanted[0] if wanted else kinds[0] if kinds else "other"
+
+
+def _ordered(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """From left to right. `Amount` before the description is a quantity, where another amount follows."""
+    ordered = sorted(columns, key=lambda column: column.box[0])
+    kinds = [column.kind for column in ordered]
+    for place, column in enumerate(ordered):
+        later = kinds[place + 1 :]
+        if column.kind == "line_total" and "quantity" not in kinds and "item" in later and _CHARGED & set(later):
+            ordered[place] = Column("quantity", column.box)
+    return tuple(ordered)
+
+
+def _shares(one: Box, other: Box) -> bool:
+    return min(one[2], other[2]) > max(one[0], other[0])
 
 
 def _figures(row: Row) -> bool:
     return any(amount.money for amount in amounts(row.text, None)) or bool(dates(row.text))
 
 
-def _continues(sheet: Sheet, first: int, row: int) -> bool:
-    """Whether a row goes on with the head above it: close below, without figures, and only of words that name columns."""
-    if not _near(sheet, row - 1, row) or re.search(r"\d", sheet.rows[row].text):
+def _continues(sheet: Sheet, one: int, other: int, row: int) -> bool:
+    """Whether a row is part of the head beside it: close, without figures, and of nothing but short cells."""
+    above, under, words = sheet.rows[one], sheet.rows[other], sheet.rows[row]
+    if above.page != under.page or under.box[1] - above.box[3] > 0.8 * sheet.tall or re.search(r"\d", words.text):
         return False
-    return all(len(cell.text) <= 14 for cell in sheet.rows[row].cells) and sheet.rows[row].page == sheet.rows[first].page
+    return all(len(cell.text) <= 20 for cell in words.cells)
 
 
-def _near(sheet: Sheet, one: int, other: int) -> bool:
-    above, under = sheet.rows[one], sheet.rows[other]
-    return above.page == under.page and under.box[1] - above.box[3] < 0.8 * sheet.tall
-
-
-def _ends(row: Row, head: Header, mark: Mark | None) -> bool:
-    """Whether the totals begin: a label of theirs at the start of a cell, with an amount in the row."""
+def _ends(row: Row, mark: Mark | None) -> bool:
+    """Whether the totals begin: a label of theirs at the start of a cell, with an amount in the row. Travel costs may
+    be charged as a line like any other, with quantity and price."""
+    seen = amounts(row.text, mark)
     for cell in row.cells:
         found = mentions(cell.text)
-        if found and found[0].kind in _ENDS and found[0].start <= 2 and amounts(row.text, mark):
-            return True
+        if found and found[0].kind in _ENDS and found[0].start <= 2 and seen:
+            return found[0].kind != "other_amount" or len(seen) < 3
     return False
 
 

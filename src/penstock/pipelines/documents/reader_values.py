@@ -14,15 +14,27 @@ Mark = Literal[",", "."]
 SIGNS = {"€": "EUR", "£": "GBP", "₹": "INR", "₽": "RUB", "₺": "TRY", "₪": "ILS", "₩": "KRW", "zł": "PLN", "Kč": "CZK"}
 """Signs that stand for one currency."""
 
-CODES = (
-    "EUR USD GBP CHF CAD AUD NZD JPY CNY INR MYR SGD HKD SEK NOK DKK PLN CZK HUF RON BGN TRY ZAR BRL MXN AED SAR ILS KRW "
-    "THB IDR PHP VND RUB UAH"
-).split()
+CODES = frozenset({
+    "AED", "AUD", "BGN", "BRL", "CAD", "CHF", "CNY", "CZK", "DKK", "EUR", "GBP", "HKD", "HUF", "IDR", "ILS", "INR",
+    "JPY", "KRW", "MXN", "MYR", "NOK", "NZD", "PHP", "PLN", "RON", "RUB", "SAR", "SEK", "SGD", "THB", "TRY", "UAH",
+    "USD", "VND", "ZAR",
+})  # fmt: skip
+"""Codes that are looked for. Not every code there is: some are words."""
+
+AMERICAN = (
+    r"\b(?:AL|AK|AZ|AR|CA|CO|CT|DE|FL|GA|HI|ID|IL|IN|IA|KS|KY|LA|ME|MD|MA|MI|MN|MS|MO|MT|NE|NV|NH|NJ|NM|NY|NC|ND|OH|"
+    r"OK|OR|PA|RI|SC|SD|TN|TX|UT|VT|VA|WA|WV|WI|WY|DC)\b[.,]?\s+\d{4}[\dA-Z](?:-\d{4})?\b|\bUSA\b|\bU\.S\.A\.|"
+    r"\bUnited\sStates\b"
+)
+"""An address in the United States: state and ZIP code, or the country's name."""
+
+MOST_DIGITS = 18
+"""Digits and marks of an amount: longer numbers are of accounts, or nonsense."""
 
 _MONEY = "|".join(
     [
         *map(re.escape, SIGNS),
-        *CODES,
+        *sorted(CODES),
         r"US\$",
         r"S\$",
         r"A\$",
@@ -36,10 +48,15 @@ _MONEY = "|".join(
         "kr",
     ]
 )
-_FIGURE = r"\d{1,3}(?:[.,'’ ]\d{3})+(?:[.,]\d{1,4})?(?!\d)|\d+(?:[.,]\d{1,4})?(?!\d)|[.,]\d{2}(?!\d)"
+_FIGURE = (
+    r"\d{1,2}(?:,\d\d)+,\d{3}(?:\.\d{1,4})?(?!\d)|"
+    r"\d{1,3}(?:[.,'’ ]\d{3})+(?:[.,]\d{1,4})?(?!\d)|\d+(?:[.,]\d{1,4})?(?!\d)|[.,]\d{2}(?!\d)"
+)
+"""Thousands as in India, thousands as elsewhere, none, cents alone."""
+
 _AMOUNT = re.compile(
-    rf"(?<![\w.,/:#-])(?P<open>\(?\s?)(?P<minus>[-–−]?\s?)(?P<before>(?:{_MONEY})?)\s?:?\s?(?P<minus2>[-–−]?\s?)"
-    rf"(?P<figure>{_FIGURE})(?P<after>(?:,?-(?![\w])|\s?(?:{_MONEY})(?![\w]))?)(?P<close>\)?)",
+    rf"(?<![\w.,/:#-])(?P<open>\(?\s?)(?P<minus>[-\u2013\u2212]?\s?)(?P<before>(?:{_MONEY})?)\s?:?\s?(?P<minus2>[-\u2013\u2212]?\s?)"
+    rf"(?P<figure>{_FIGURE})(?P<after>(?:,?-(?!\w))?(?:\s?(?:{_MONEY})(?!\w))?)(?P<close>\)?)",
 )
 _PERCENT = re.compile(r"(?<![\w.,])(\d{1,3}(?:[.,]\d{1,3})?)\s?(?:%|v\.\s?H\.|pct\b)")
 
@@ -138,7 +155,7 @@ def amounts(text: str, mark: Mark | None, *, scanned: bool = False) -> list[Amou
         value = to_decimal(match["figure"], mark)
         if value is None:
             continue
-        negative = match["minus"].strip() or match["minus2"].strip() or match["after"] == "-"
+        negative = match["minus"].strip() or match["minus2"].strip() or match["after"].startswith("-")
         bracket = "(" in match["open"] and match["close"]
         sign = match["before"] or match["after"].strip(" ,-")
         out.append(Amount(-value if negative or bracket else value, start, end, _decimals(match["figure"], mark), sign))
@@ -148,6 +165,8 @@ def amounts(text: str, mark: Mark | None, *, scanned: bool = False) -> list[Amou
 def to_decimal(figure: str, mark: Mark | None) -> Decimal | None:
     """A figure as printed, by the document's mark; `1,234` is a thousand where the document does not say otherwise."""
     plain = re.sub(r"[\s'’]", "", figure)
+    if len(plain) > MOST_DIGITS:
+        return None
     last = max(plain.rfind(","), plain.rfind("."))
     if last < 0:
         return Decimal(plain)
@@ -155,11 +174,9 @@ def to_decimal(figure: str, mark: Mark | None) -> Decimal | None:
     both = "," in plain and "." in plain
     several = plain.count(plain[last]) > 1
     thousands = not both and (several or (behind == 3 and plain[last] != mark and not re.match(r"0?[.,]", plain)))
-    if thousands:
-        digits = re.sub(r"[.,]", "", plain)
-    else:
-        digits = re.sub(r"[.,]", "", plain[:last]) + "." + plain[last + 1 :]
-    return Decimal(digits) if re.fullmatch(r"\d*\.?\d+", digits) and len(digits) <= 18 else None
+    whole, cents = (plain, "") if thousands else (plain[:last], "." + plain[last + 1 :])
+    digits = re.sub(r"[.,]", "", whole) + cents
+    return Decimal(digits) if re.fullmatch(r"\d*\.?\d+", digits) else None
 
 
 def percents(text: str) -> list[Decimal]:

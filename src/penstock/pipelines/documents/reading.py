@@ -20,14 +20,14 @@ MOST = 500
 
 DocumentStatus = Literal["queued", "processing", "completed", "failed", "canceled", "paused"]
 
-_STATUS = (
+STATUS = (
     "CASE WHEN j.status IN ('queued', 'running', 'waiting', 'canceling') AND d.done = 0 THEN"
     " CASE WHEN j.status = 'queued' AND d.kind IS NULL THEN 'queued' ELSE 'processing' END"
     " WHEN j.status IN ('failed', 'canceled', 'paused') THEN j.status WHEN d.done = 1 AND"
     " (j.status IS NULL OR j.status = 'completed') THEN 'completed' ELSE 'processing' END"
 )
 _DOCUMENT = (
-    f"d.id, d.tenant, d.filename, d.content_hash, d.size, d.kind, d.pages, {_STATUS} AS status, COALESCE(j.id, d.job),"
+    f"d.id, d.tenant, d.filename, d.content_hash, d.size, d.kind, d.pages, {STATUS} AS status, COALESCE(j.id, d.job),"
     " j.error, d.batch, d.created, d.finished, d.folder, d.data, d.confidence, d.review_item, d.review_status, d.twin"
 )
 
@@ -146,7 +146,7 @@ async def documents(
         ("tenant", tenant, "d.tenant = :tenant"),
         ("batch", batch, "d.batch = :batch"),
         ("before", before, "d.id < :before"),
-        ("status", status, f"{_STATUS} = :status"),
+        ("status", status, f"{STATUS} = :status"),
     ):
         if value is not None:
             where.append(clause)

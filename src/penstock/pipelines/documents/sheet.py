@@ -121,7 +121,7 @@ class Sheet:
                 return None
             label = _over(row, spot, height)
             if label is not None:
-                if row.head_of_items or (index and self.rows[index - 1].head_of_items):
+                if row.head_of_items or self._in_head(index, label, height):
                     return None
                 return label if label.kind in kinds else None
             end = bisect_right(row.lefts, spot.box[2])
@@ -129,6 +129,11 @@ class Sheet:
                 if row.words[at].box[2] >= spot.box[0] and any(sign.isdigit() for sign in row.words[at].text):
                     return None
         return None
+
+    def _in_head(self, index: int, label: Label, height: int) -> bool:
+        """Whether a label is the second line of a head of items."""
+        above = self.rows[index - 1] if index else None
+        return above is not None and above.head_of_items and _over(above, label.spot, height) is not None
 
 
 def _over(row: Row, spot: Spot, height: int) -> Label | None:
@@ -236,6 +241,18 @@ def _spot(row: Row, index: int, first: int, last: int) -> Spot:
     return Spot(index, first, last, text, box, row.page, min(word.confidence for word in words) / 100)
 
 
+_NO_WORDS = frozenset({":", "#", "no", "nr", "n°", "nº", "."})
+_BEFORE_SIGNS = frozenset({"invoice_number", "title", "other_number", "tax_id"})
+
+
+def _belongs_to(last: Label, row: Row, kind: str, at: int) -> bool:
+    """Whether a word goes with the label before it: the sign in `Invoice No: # 17`, the article in `payable le`."""
+    if kind == "number_word" and last.kind in _BEFORE_SIGNS:
+        between = range(last.spot.last, at + 1)
+        return all(row.plain[word] in _NO_WORDS or row.words[word].text.startswith("(") for word in between)
+    return kind == "date_word" and last.kind in _FOR_DAYS and last.spot.last == at and len(row.plain[at]) <= 3
+
+
 def _find_labels(index: int, row: Row) -> None:
     words = row.words
     at = end = 0
@@ -252,14 +269,15 @@ def _find_labels(index: int, row: Row) -> None:
             at += 1
             continue
         kind, length = found
-        row.labels.append(Label(kind, _spot(row, index, at, at + length)))
+        if not row.labels or not _belongs_to(row.labels[-1], row, kind, at):
+            row.labels.append(Label(kind, _spot(row, index, at, at + length)))
         at += length
     row.label_lefts = [label.spot.box[0] for label in row.labels]
     row.head_of_items = is_head_of_items([label.kind for label in row.labels])
 
 
-_CODES = "|".join(sorted(CODES))
-_SIGN = rf"(?:[A-Z]{{0,3}}[$€£¥₹₺₽₩₪฿]|{_CODES}|RM|Rs\.?|Fr\.|kr\.?)"
+_DIGIT = re.compile("[0-9]")
+_SIGN = r"(?:[A-Z]{0,3}[$€£¥₹₺₽₩₪฿]|[A-Z]{3}|RM|Rs\.?|Fr\.|kr\.?)"
 _NUMBER = re.compile(
     rf"^[(\[*\"']*(?P<minus>[-\u2212\u2013]?)(?P<sign>{_SIGN}?)(?P<inner>[-\u2212\u2013]?)"
     r"(?P<digits>[0-9][0-9.,'\u2019]*|[.,][0-9]+)"
@@ -277,14 +295,19 @@ def _value(digits: str) -> Decimal | None:
         return None
 
 
+def _is_money(sign: str) -> bool:
+    """False for three letters that are no currency, as in `CID-12345`."""
+    return len(sign) != 3 or not sign.isalpha() or sign in CODES
+
+
 def _numbers(index: int, row: Row) -> Iterator[Number]:
     words = row.words
     at = 0
     while at < len(words):
         start, text = at, words[at].text
         at += 1
-        found = _NUMBER.match(text) if len(text) <= 32 else None
-        if found is None:
+        found = _NUMBER.match(text) if len(text) <= 32 and _DIGIT.search(text) else None
+        if found is None or not _is_money(found["sign"]) or not _is_money(found["behind"]):
             continue
         digits = found["digits"]
         # `1 234,56` comes as two words that stand close together.
@@ -300,27 +323,23 @@ def _numbers(index: int, row: Row) -> Iterator[Number]:
         behind = words[at].text if at < len(words) else ""
         signed = bool(found["sign"] or (found["behind"] and found["behind"] not in ("%", "-", ",-", ",--")))
         signed = signed or bool(_SIGN_ALONE.match(before)) or bool(_SIGN_ALONE.match(behind))
-        negative = (
-            found["minus"]
-            or found["inner"]
-            or found["behind"] == "-"
-            or (text.startswith("(") and found["end"].startswith(")"))
-        )
-        if (
-            before in ("-", "\u2212", "\u2013") and start >= 2 and _close(words[start - 1], words[start])
-        ) or before.endswith(("$-", "€-")):
-            negative = True
+        percent = found["behind"] == "%" or behind.startswith("%")
+        negative = bool(found["minus"] or found["inner"] or found["behind"] == "-")
+        if not percent:
+            negative = negative or (text.startswith("(") and found["end"].startswith(")"))
+            alone = before in ("-", "\u2212", "\u2013") and start >= 2 and _close(words[start - 1], words[start])
+            negative = negative or alone or before.endswith(("$-", "€-"))
         cents = bool(re.search(r"[.,][0-9]{2}$", digits))
         yield Number(
             -value if negative else value,
             _spot(row, index, start, at),
             money=signed or cents,
-            percent=found["behind"] == "%" or behind.startswith("%"),
+            percent=percent,
         )
 
 
 def _close(one: Word, other: Word) -> bool:
-    return other.box[0] - one.box[2] <= max(4, (one.box[3] - one.box[1]) * 0.6)
+    return other.box[0] - one.box[2] <= max(4, (one.box[3] - one.box[1]) * 0.9)
 
 
 _MONTH = "|".join(sorted(MONTH_STARTS, key=len, reverse=True))
@@ -336,7 +355,7 @@ _DAY = re.compile(
 
 def _days(index: int, row: Row) -> Iterator[Day]:
     joined = " ".join(row.folded)
-    if not any(sign.isdigit() for sign in joined):
+    if not _DIGIT.search(joined):
         return
     starts: list[int] = []
     at = 0
@@ -409,6 +428,7 @@ _FOR_AMOUNTS = frozenset(
         "total_word",
         "due_amount",
         "paid",
+        "rounding",
         "adjust",
         "subtotal",
         "tax_amount",

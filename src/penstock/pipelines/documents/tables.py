@@ -1,5 +1,5 @@
-"""What the documents pipeline keeps beside its jobs: documents, extractions by content, locked fields, the review queue
-and what reviewers did."""
+"""What the documents pipeline keeps beside its jobs: documents, extractions by content, locked fields, the review queue,
+what reviewers did, and when a promise of the service was not kept."""
 
 from __future__ import annotations
 
@@ -122,3 +122,19 @@ audit = Table(
     Index("review_audit_item", "item", "id"),
     Index("review_audit_document", "document", "id"),
 )  # fmt: skip
+
+breaches = Table(
+    "document_breaches", metadata,
+    Column("id", _Text, primary_key=True),
+    Column("rule", _Text, nullable=False),
+    Column("severity", _Text, nullable=False),
+    Column("bound", Float(53), nullable=False),
+    # What was measured last, and what was furthest from the bound.
+    Column("value", Float(53), nullable=False),
+    Column("worst", Float(53), nullable=False),
+    Column("began", Float(53), nullable=False),
+    Column("ended", Float(53)),
+)  # fmt: skip
+Index("document_breaches_began", breaches.c.began)
+_where = text("ended IS NULL")
+Index("document_breaches_open", breaches.c.rule, unique=True, sqlite_where=_where, postgresql_where=_where)

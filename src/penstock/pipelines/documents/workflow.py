@@ -31,46 +31,46 @@ many = Workflow("documents.batch", payload=Many, retry=RETRY, timeout=SOFT)
 @documents.step(hard_timeout=HARD)
 async def fingerprint(upload: Upload, ctx: Context) -> Fingerprinted | Again | Goto:
     """What the file is, and whether its content is known already."""
-    from penstock.pipelines.documents import steps
+    from penstock.pipelines.documents import working
 
-    return await steps.fingerprint(upload, ctx)
+    return await working.fingerprint(upload, ctx)
 
 
 @documents.step(hard_timeout=HARD)
 async def extract(doc: Fingerprinted, ctx: Context) -> Extracted | Again:
     """Its own e-invoice, or a model, with confidence from checks."""
-    from penstock.pipelines.documents import steps
+    from penstock.pipelines.documents import working
 
-    return await steps.extract(doc, ctx)
+    return await working.extract(doc, ctx)
 
 
 @documents.step(hard_timeout=HARD)
 async def save(doc: Extracted, ctx: Context) -> Saved | Again:
     """JSON, Parquet, and the cache, in one commit."""
-    from penstock.pipelines.documents import steps
+    from penstock.pipelines.documents import working
 
-    return await steps.save(doc, ctx)
+    return await working.save(doc, ctx)
 
 
 @documents.step(hard_timeout=HARD)
 async def review(doc: Saved, ctx: Context) -> Reviewed:
     """Every upload is put before a reviewer."""
-    from penstock.pipelines.documents import steps
+    from penstock.pipelines.documents import working
 
-    return await steps.review(doc, ctx)
+    return await working.review(doc, ctx)
 
 
 @export.step
 async def write_files(what: Export, ctx: Context) -> dict[str, int] | Again:
     """The files of a content's documents, after somebody decided about one of them."""
-    from penstock.pipelines.documents import steps
+    from penstock.pipelines.documents import working
 
-    return await steps.write_files(what, ctx)
+    return await working.write_files(what, ctx)
 
 
 @many.step
 async def add_up(_: Many, ctx: Context) -> BatchResult:
     """One result for all documents of a batch."""
-    from penstock.pipelines.documents import steps
+    from penstock.pipelines.documents import working
 
-    return await steps.add_up(ctx)
+    return await working.add_up(ctx)

@@ -9,6 +9,10 @@ from penstock.service.access.state import Access
 
 STATIC = "/ui/static/"
 
+REVALIDATED = "private, no-cache"
+"""The `Cache-Control` that a route may choose: the browser of whoever asked keeps the answer, and asks each time
+whether it still holds, which says at the same time whether they may still see it."""
+
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -54,7 +58,7 @@ class SecurityHeaders:
                 headers.update(ALWAYS)
                 if self._access.is_https(scope["scheme"]):
                     headers["Strict-Transport-Security"] = "max-age=31536000"
-                if not scope["path"].startswith(STATIC):
+                if not scope["path"].startswith(STATIC) and headers.get("Cache-Control") != REVALIDATED:
                     headers["Cache-Control"] = "no-store"
             await send(message)
 

@@ -424,6 +424,19 @@ CREATE VIEW batch_record_keys AS SELECT f.ledger, COALESCE(c.provider_id, b.call
 CREATE VIEW inflight_records AS SELECT ledger, key AS record_key FROM pages_flights;
 CREATE VIEW failure_counts AS SELECT ledger, key AS record_key, failures FROM pages_failures;
 UPDATE alembic_version SET version_num='0004' WHERE alembic_version.version_num = '0003';
+CREATE TABLE document_breaches (
+    id TEXT COLLATE "C" NOT NULL,
+    rule TEXT COLLATE "C" NOT NULL,
+    severity TEXT COLLATE "C" NOT NULL,
+    bound FLOAT(53) NOT NULL,
+    value FLOAT(53) NOT NULL,
+    worst FLOAT(53) NOT NULL,
+    began FLOAT(53) NOT NULL,
+    ended FLOAT(53),
+    PRIMARY KEY (id)
+);
+CREATE INDEX document_breaches_began ON document_breaches (began);
+CREATE UNIQUE INDEX document_breaches_open ON document_breaches (rule) WHERE ended IS NULL;
 CREATE TABLE document_extractions (
     tenant TEXT COLLATE "C" NOT NULL,
     cache_key TEXT COLLATE "C" NOT NULL,

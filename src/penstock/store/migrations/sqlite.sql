@@ -429,6 +429,19 @@ CREATE VIEW batch_record_keys AS SELECT f.ledger, COALESCE(c.provider_id, b.call
 CREATE VIEW inflight_records AS SELECT ledger, key AS record_key FROM pages_flights;
 CREATE VIEW failure_counts AS SELECT ledger, key AS record_key, failures FROM pages_failures;
 UPDATE alembic_version SET version_num='0004' WHERE alembic_version.version_num = '0003';
+CREATE TABLE document_breaches (
+    id TEXT NOT NULL,
+    rule TEXT NOT NULL,
+    severity TEXT NOT NULL,
+    bound FLOAT NOT NULL,
+    value FLOAT NOT NULL,
+    worst FLOAT NOT NULL,
+    began FLOAT NOT NULL,
+    ended FLOAT,
+    PRIMARY KEY (id)
+);
+CREATE INDEX document_breaches_began ON document_breaches (began);
+CREATE UNIQUE INDEX document_breaches_open ON document_breaches (rule) WHERE ended IS NULL;
 CREATE TABLE document_extractions (
     tenant TEXT NOT NULL,
     cache_key TEXT NOT NULL,

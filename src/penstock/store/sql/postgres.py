@@ -19,8 +19,8 @@ import asyncpg
 
 from penstock.engine.clock import Clock, SystemClock, to_the_tick
 from penstock.engine.errors import (
-    Conflict,
     CommitUnknown,
+    Conflict,
     InvalidRequest,
     PenstockError,
     SchemaMismatch,

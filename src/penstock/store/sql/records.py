@@ -30,6 +30,7 @@ from penstock.store.protocol import (
     Submitted,
     TokenRow,
     TouchToken,
+    Write,
     in_order,
 )
 from penstock.store.records import (
@@ -85,7 +86,7 @@ class Records(Calls):
         if digest != once.digest:
             return key_reused(once)
         told = json.loads(answer)
-        if isinstance(op, Submit):
+        if isinstance(op, Submit | Write):
             return [Submitted(*each) for each in told]
         # Not locked: batches are locked after jobs.
         batch = yield Ask("find_batch", (told,))

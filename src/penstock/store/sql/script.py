@@ -46,6 +46,7 @@ from penstock.store.protocol import (
     SetLimits,
     SetSchedule,
     Submit,
+    Submitted,
     TakeCalls,
     TakeLock,
     Tidied,
@@ -214,7 +215,7 @@ class Script(Records):
         yield from self._settle(rows)
         return len(rows)
 
-    def _write(self, op: Write) -> Steps[None]:
+    def _write(self, op: Write) -> Steps[list[Submitted]]:
         if any(job.key is not None for job in op.jobs):
             raise InvalidRequest("jobs that start with rows of a pipeline's own have no key")
         yield from self._plan(op.jobs, {})
@@ -225,6 +226,8 @@ class Script(Records):
             told: list[Any] = [None]
             yield from self._submits([(0, op.jobs)], told)
             assert not isinstance(told[0], BaseException), told[0]
+            return list(told[0])
+        return []
 
     def _tidy(self, op: Tidy) -> Steps[Tidied]:
         given_up, woken = yield from self._wake_and_give_up()

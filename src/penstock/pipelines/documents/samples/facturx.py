@@ -163,11 +163,10 @@ def _settlement(trade: _Node, invoice: Invoice) -> None:
         charge.add("ram:ReasonCode", "FC")
         charge.add("ram:Reason", "Freight")
         _rate(charge.add("ram:CategoryTradeTax"), usual)
-    if invoice.days:
-        terms = settled.add("ram:SpecifiedTradePaymentTerms")
-        terms.add("ram:Description", f"{invoice.days} days net")
-        if invoice.due:
-            terms.day("ram:DueDateDateTime", invoice.due)
+    terms = settled.add("ram:SpecifiedTradePaymentTerms")
+    terms.add("ram:Description", f"{invoice.days} days net" if invoice.days else "Set off against open invoices")
+    if invoice.due:
+        terms.day("ram:DueDateDateTime", invoice.due)
     _summation(settled, invoice)
 
 
@@ -223,8 +222,8 @@ def carried(pdf: bytes, content: bytes, profile: Profile) -> bytes:
         table += b"%d 1\n%010d 00000 n \n" % (number, len(out))
         out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
     at = len(out)
-    ids = _found(rb"/ID\s*(\[.*?\])", pdf, end)
-    out += table + b"trailer\n<< /Size %d /Root %d 0 R /Prev %d /ID %s >>\n" % (size + 3, root, start, ids)
+    ids, info = _found(rb"/ID\s*(\[.*?\])", pdf, end), _found(rb"(/Info \d+ 0 R)", pdf, end)
+    out += table + b"trailer\n<< /Size %d /Root %d 0 R %s /Prev %d /ID %s >>\n" % (size + 3, root, info, start, ids)
     return bytes(out + b"startxref\n%d\n%%%%EOF\n" % at)
 
 

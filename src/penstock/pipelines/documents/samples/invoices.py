@@ -18,8 +18,8 @@ DocumentKind = Literal["invoice", "credit_note", "receipt"]
 
 ZERO = Decimal(0)
 
-MANY = 45
-"""Lines of a long invoice, at most; they fill several pages."""
+FEWEST_OF_MANY, MANY = 46, 60
+"""Lines of a long invoice: more than one page holds."""
 
 
 _SPELLED = {ord("ä"): "ae", ord("ö"): "oe", ord("ü"): "ue", ord("ß"): "ss"}
@@ -127,7 +127,7 @@ def drawn_up(
     rates = {line.rate for line in lines}
     billed = kind == "invoice"
     discount_rate = Decimal(rng.choice((2, 3, 5, 10))) if billed and len(rates) == 1 and rng.random() < 0.2 else ZERO
-    days = rng.choice((7, 10, 14, 30, 30, 45, 60)) if billed and rng.random() < 0.85 else None
+    days = rng.choice((7, 10, 14, 30, 30, 45, 60)) if billed and (rng.random() < 0.85 or taxed) else None
     invoice = Invoice(
         country=country,
         document_kind=kind,
@@ -185,7 +185,7 @@ def _lines(
     goods = words.VOCABULARIES[country.language].goods
     if kind == "receipt":
         goods = tuple(good for good in goods if good.price[1] <= 70 and good.unit not in ("h", "Std"))
-    count = rng.randint(MANY - 17, MANY) if long else rng.choice((1, 1, 2, 2, 3, 3, 4, 5, 6, 8))
+    count = rng.randint(FEWEST_OF_MANY, MANY) if long else rng.choice((1, 1, 2, 2, 3, 3, 4, 5, 6, 8))
     if several:
         count = max(count, 2)
     chosen = [*rng.sample(goods, min(count, len(goods))), *rng.choices(goods, k=max(0, count - len(goods)))]

@@ -73,17 +73,18 @@ def _facts(sheets: Sheets, say: Wording, left: float, right: float, y: float, *,
 def _foot(sheets: Sheets, say: Wording, left: float, right: float) -> None:
     """Three small columns: the vendor, its bank, its numbers."""
     vendor, invoice = say.invoice.vendor, say.invoice
+    small = Face(sheets.face.name, 7.2)
     y = sheets.height - FOOT + 14
     sheets.rule(left, y - 10, right, weight=0.4, colour=GREY)
     bank = (say.label("bank"), invoice.bank, f"IBAN {invoice.iban}") if invoice.iban else ()
     columns = (
-        (vendor.name, vendor.street, vendor.town),
+        (*small.wrapped(vendor.name, (right - left) * 0.33), vendor.street, vendor.town),
         (f"{say.label('phone')} {vendor.phone}", f"office@{vendor.host}", f"{say.tax_label} {vendor.tax_number}"),
         bank,
     )
     for place, texts in enumerate(columns):
         for at, text in enumerate(texts):
-            sheets.text(left + place * (right - left) * 0.34, y + at * 9.5, text, size=7.2, colour=GREY)
+            sheets.text(left + place * (right - left) * 0.34, y + at * 9.5, text, size=small.size, colour=GREY)
     _page_number(sheets, say, right)
 
 

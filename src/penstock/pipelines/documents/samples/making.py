@@ -32,12 +32,10 @@ MOULDS = 12
 _T = TypeVar("_T")
 
 
-def make_samples(folder: Path, *, count: int = 10, seed: int = 1, kinds: Sequence[Kind] | None = None) -> list[Sample]:
+def make_samples(folder: Path, *, count: int = 10, seed: int = 1, kinds: Sequence[str] | None = None) -> list[Sample]:
     """`count` documents in the folder, of these kinds in turn, and `truth.jsonl` beside them. The first of a longer
     list are those of a shorter one. A folder that was left half-written is completed."""
-    turns = tuple(kinds) if kinds is not None else USUAL
-    for kind in turns:
-        known("kind", kind, KINDS)
+    turns = USUAL if kinds is None else tuple(known("kind", kind, KINDS) for kind in kinds)
     if not turns:
         raise InvalidRequest(f"kinds must name at least one of {', '.join(KINDS)}")
     _count(count)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict
 
@@ -25,6 +25,8 @@ from penstock.pipelines.documents.samples.wording import Wording
 Kind = Literal["pdf", "facturx", "facturx_conflict", "scan", "tiff", "hostile"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 LANGUAGES: tuple[Language, ...] = get_args(Language)
+
+_T = TypeVar("_T")
 
 _FORMS: tuple[scans.Form, ...] = ("png", "jpg", "jpg", "pdf")
 _CARRYING: tuple[Kind, ...] = ("facturx", "facturx_conflict", "hostile")
@@ -67,6 +69,8 @@ def sample(
     """One document; what is not said is left to chance. The sample's path is a name for the file. Not for two threads
     at once where pictures are made: the renderer is not made for it."""
     known("kind", kind, KINDS)
+    if trouble is not None:
+        known("trouble", trouble, hostile.TROUBLES)
     rng = random.Random(f"{seed}:{kind}:{layout}:{language}:{country}:{document_kind}:{long}:{trouble}")
     layout = _layout(rng, kind, layout, document_kind)
     chosen = _country(rng, kind, language, country)
@@ -192,10 +196,12 @@ def _country(rng: random.Random, kind: Kind, language: Language | None, country:
     return rng.choice(fits)
 
 
-def known(name: str, value: str, choices: Sequence[str]) -> None:
-    """Refuses what is not one of these."""
-    if value not in choices:
-        raise InvalidRequest(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+def known(name: str, value: str, choices: Sequence[_T]) -> _T:
+    """The one of these that was asked for, or `InvalidRequest`."""
+    for choice in choices:
+        if choice == value:
+            return choice
+    raise InvalidRequest(f"{name} must be one of {', '.join(map(str, choices))}, not {value!r}")
 
 
 def _speaking(say: Wording) -> str:

@@ -116,7 +116,7 @@
     const selected = getSelection();
     return Boolean(document.querySelector("dialog[open]"))
       || (!selected.isCollapsed && live().contains(selected.anchorNode))
-      || Boolean(document.activeElement?.matches("#live input:not([type=checkbox]), #live select"));
+      || Boolean(document.activeElement?.matches("#live input:not([type=checkbox], [type=range]), #live select"));
   };
   const refresh = () => {
     const part = live();
@@ -321,6 +321,8 @@
     if (event.target.matches("[data-submits]")) event.target.form.requestSubmit();
   });
   document.addEventListener("keydown", onKey);
+  // What another script of ours knows to have changed.
+  document.addEventListener("penstock:refresh", refresh);
   document.addEventListener("focusout", () => setTimeout(() => { if (waiting && !document.hidden) refresh(); }, 50));
   document.addEventListener("selectionchange", () => { if (waiting && !document.hidden && getSelection().isCollapsed) refresh(); });
   document.addEventListener("close", () => { if (waiting) refresh(); }, true);

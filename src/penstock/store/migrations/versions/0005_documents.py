@@ -12,6 +12,27 @@ FLOAT = sa.Float(precision=53)
 
 def upgrade() -> None:
     op.create_table(
+        "document_breaches",
+        sa.Column("id", TEXT, nullable=False),
+        sa.Column("rule", TEXT, nullable=False),
+        sa.Column("severity", TEXT, nullable=False),
+        sa.Column("bound", FLOAT, nullable=False),
+        sa.Column("value", FLOAT, nullable=False),
+        sa.Column("worst", FLOAT, nullable=False),
+        sa.Column("began", FLOAT, nullable=False),
+        sa.Column("ended", FLOAT, nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index("document_breaches_began", "document_breaches", ["began"], unique=False)
+    op.create_index(
+        "document_breaches_open",
+        "document_breaches",
+        ["rule"],
+        unique=True,
+        sqlite_where=sa.text("ended IS NULL"),
+        postgresql_where=sa.text("ended IS NULL"),
+    )
+    op.create_table(
         "document_extractions",
         sa.Column("tenant", TEXT, nullable=False),
         sa.Column("cache_key", TEXT, nullable=False),

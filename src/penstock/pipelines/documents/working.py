@@ -13,7 +13,7 @@ from penstock.engine.context import Context
 from penstock.engine.errors import Permanent
 from penstock.engine.outcome import Again, Goto
 from penstock.paper.unreadable import Unreadable
-from penstock.pipelines.documents import ledger, rules
+from penstock.pipelines.documents import ledger, metrics, rules
 from penstock.pipelines.documents.contents import content_path, digest_of
 from penstock.pipelines.documents.extracting import MOST_TRIES, Useless, from_einvoice, from_model
 from penstock.pipelines.documents.files import Record, as_json, as_parquet, folder_of, json_name, parquet_name
@@ -58,7 +58,7 @@ async def fingerprint(upload: Upload, ctx: Context) -> Fingerprinted | Again | G
         ctx.release(_flight(key))
         return hit
     found = await (await _parser(ctx, upload)).inspect(path)
-    told = None if found.invoice is None else found.invoice.data
+    told, refused = (None, {}) if found.invoice is None else (found.invoice.data, dict(found.invoice.refused))
     ctx.write(
         (
             "UPDATE documents SET kind = :kind, pages = :pages WHERE id = :id AND tenant = :tenant",
@@ -66,7 +66,13 @@ async def fingerprint(upload: Upload, ctx: Context) -> Fingerprinted | Again | G
         )
     )
     return Fingerprinted(
-        upload=upload, cache_key=key, kind=found.kind, pages=found.pages, told=told, trouble=found.trouble
+        upload=upload,
+        cache_key=key,
+        kind=found.kind,
+        pages=found.pages,
+        told=told,
+        refused=refused,
+        trouble=found.trouble,
     )
 
 
@@ -159,6 +165,13 @@ async def review(doc: Saved, ctx: Context) -> Reviewed:
             item=item,
             document=upload.document_id,
             now=now,
+        )
+    )
+    seconds = now - (ctx.job.started or now)
+    ctx.write(
+        metrics.observed(
+            {metrics.SECONDS: seconds, metrics.CONFIDENCE: result.overall_confidence},
+            part=metrics.part_of(ctx.job.worker),
         )
     )
     return Reviewed(document_id=upload.document_id, review_item_id=item, confidence=doc.confidence, cached=doc.cached)

@@ -1,0 +1,66 @@
+"""What a check of the promises does: everything it finds is one commit, and of two checks at once only one goes on."""
+
+from __future__ import annotations
+
+from penstock.engine.context import Context
+from penstock.pipelines.documents import measuring, metrics, queue, sla
+from penstock.pipelines.documents.sla import Bounds, Breach, Episode
+from penstock.pipelines.documents.watching import Told
+from penstock.store.protocol import Expect
+
+LOCK = "documents.watch"
+
+
+async def check(bounds: Bounds, ctx: Context) -> Told:
+    if not await ctx.lock(LOCK):
+        ctx.log.info("another check is under way")
+        return Told()
+    now = ctx.now()
+    if await queue.due(ctx, now):
+        for statement in queue.turning(now):
+            ctx.write(statement)
+    found = sla.breaches(await measuring.measure(ctx, bounds, now), bounds)
+    verdict = sla.judged(await measuring.episodes(ctx), found)
+    for breach in verdict.begins:
+        ctx.write(_begun(breach, f"{ctx.job.id}-{breach.rule}", now))
+    for breach in (*verdict.begins, *verdict.graver):
+        ctx.write(metrics.breached(breach.severity))
+    for episode, breach in verdict.goes_on:
+        ctx.write(_went_on(episode, breach))
+    for episode in verdict.ends:
+        ctx.write(("UPDATE document_breaches SET ended = :now WHERE id = :id", {"id": episode.id, "now": now}))
+        ctx.log.info("kept again: %s", episode.rule)
+    return Told(
+        breached=tuple(breach.rule for breach in found),
+        news=tuple(
+            f"{breach.rule} ({breach.severity}): {sla.words(breach.rule, breach.value, breach.bound)}"
+            for breach in verdict.begins
+        ),
+    )
+
+
+def _begun(breach: Breach, id: str, now: float) -> Expect:
+    return Expect(
+        (
+            "INSERT INTO document_breaches (id, rule, severity, bound, value, worst, began)"
+            " VALUES (:id, :rule, :severity, :bound, :value, :value, :now) ON CONFLICT DO NOTHING",
+            {
+                "id": id, "rule": breach.rule, "severity": breach.severity, "bound": breach.bound,
+                "value": breach.value, "now": now,
+            },
+        ),
+        f"the breach of {breach.rule} is known already",
+    )  # fmt: skip
+
+
+def _went_on(episode: Episode, breach: Breach) -> tuple[str, dict[str, object]]:
+    """What was critical once stays so until it ends."""
+    severity = "critical" if "critical" in (episode.severity, breach.severity) else "warning"
+    return (
+        "UPDATE document_breaches SET severity = :severity, bound = :bound, value = :value, worst = :worst"
+        " WHERE id = :id",
+        {
+            "id": episode.id, "severity": severity, "bound": breach.bound, "value": breach.value,
+            "worst": sla.worse(breach.rule, episode.worst, breach.value),
+        },
+    )  # fmt: skip

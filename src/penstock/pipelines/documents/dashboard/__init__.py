@@ -1,0 +1,1 @@
+"""The pages of the documents pipeline: documents, and the review queue."""

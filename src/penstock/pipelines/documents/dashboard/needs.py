@@ -1,0 +1,71 @@
+"""What of the pipeline needs a person: reviews past their deadline, documents that failed, a queue that is too long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from penstock.config.settings import DocumentsSettings
+from penstock.engine.engine import Engine
+from penstock.engine.model import Job
+from penstock.pipelines.documents.dashboard.places import DOCUMENTS, REVIEW, document_path
+from penstock.pipelines.documents.model import Upload
+from penstock.pipelines.documents.workflow import documents
+from penstock.service.dashboard.rendering import link
+from penstock.service.dashboard.wording import many
+from penstock.service.sections import Need
+
+MOST = 200
+"""How far is counted: beyond it the words say so."""
+
+
+async def needs(engine: Engine, tenant: str | None) -> Sequence[Need]:
+    of, who = ("", {}) if tenant is None else (" AND tenant = :tenant", {"tenant": tenant})
+    told = []
+    overdue = await _count(
+        engine,
+        f"SELECT 1 FROM review_items WHERE status IN ('pending', 'in_review') AND deadline <= :now{of}",
+        {"now": engine.clock.now(), **who},
+    )
+    if overdue:
+        words = "The most urgent stand first in the queue."
+        told.append(Need(f"{_many(overdue, 'review')} overdue", words, link(REVIEW, sort="deadline")))
+    failed = await _count(
+        engine,
+        "SELECT 1 FROM jobs j JOIN documents d ON d.job = j.key AND d.tenant = j.tenant WHERE j.status = 'failed'"
+        f" AND j.workflow = '{documents.name}'{of.replace('tenant =', 'j.tenant =')} AND NOT EXISTS (SELECT 1 FROM"
+        " jobs n WHERE n.tenant = j.tenant AND n.workflow = j.workflow AND n.key = j.key AND n.run > j.run)",
+        who,
+    )
+    if failed:
+        words = "Each says why; most need another file."
+        told.append(Need(f"{_many(failed, 'document')} failed", words, link(DOCUMENTS, status="failed"), grave=False))
+    longest = DocumentsSettings().sla_depth
+    rows = await engine.read((f"SELECT COUNT(*) FROM review_items WHERE status IN ('pending', 'in_review'){of}", who))
+    if (waiting := int(rows[0][0])) > longest:
+        words = f"More than the {longest:,} that the queue should hold: assign them, or approve what is sure."
+        told.append(Need(f"{waiting:,} reviews wait", words, REVIEW, grave=False))
+    return told
+
+
+async def _count(engine: Engine, statement: str, values: Mapping[str, Any]) -> int:
+    """No further than `MOST` and one."""
+    rows = await engine.read((f"SELECT COUNT(*) FROM ({statement} LIMIT {MOST + 1}) AS some", dict(values)))
+    return int(rows[0][0])
+
+
+def _many(count: int, thing: str) -> str:
+    return f"More than {MOST} {thing}s" if count > MOST else many(count, thing)
+
+
+def link_of(job: Job) -> str | None:
+    """The document that a job works on; a user's own workflow may be called `documents`, too."""
+    if job.workflow != documents.name or not isinstance(job.payload, dict):
+        return None
+    try:
+        # What the later steps are told holds what the first was told.
+        return document_path(Upload.model_validate(job.payload.get("upload", job.payload)).document_id)
+    except ValidationError:
+        return None

@@ -1,0 +1,281 @@
+"""The review queue on both databases: its order at any moment, who may do what, and what two people at once do."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from penstock.engine.errors import Conflict, InvalidRequest, NotFound
+from penstock.pipelines.documents import queue, reading, rules
+from penstock.pipelines.documents.model import InvoiceData
+from tests.support.documents import GOOD, Office, office
+
+HOUR = 3600.0
+Opened = Callable[[], "asynccontextmanager[Office]"]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], AsyncIterator[Office]]:
+    store = None if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    return lambda: office(tmp_path, store)  # type: ignore[return-value]
+
+
+def run(opened: Callable[[], object], test: Callable[[Office], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with opened() as there:  # type: ignore[attr-defined]
+            await test(there)
+
+    asyncio.run(main())
+
+
+def invoice(**changes: object) -> InvoiceData:
+    return InvoiceData.model_validate({**GOOD.model_dump(), **changes})
+
+
+def test_the_queue_is_sorted_by_what_priorities_are_at_this_moment(opened: Callable[[], object]) -> None:
+    """Deadlines of hours and of days, and the clock moved over every turning point: each time the order and the
+    numbers are those of the formula."""
+
+    async def test(there: Office) -> None:
+        chance = random.Random(5)
+        expected: dict[str, tuple[float, float]] = {}
+        for number in range(40):
+            sure, total, hours = chance.random(), chance.choice((0, 800, 20_000)), chance.choice((1, 12, 24, 30, 72))
+            data = invoice(total=total, line_items=[{"item": "x"}] * chance.choice((0, 3, 150)))
+            _, item = await there.plant(data=data, confidence=sure, content=str(number), hours=hours)
+            weight = rules.weight(sure, len(data.line_items), total)
+            expected[item] = (weight, there.clock.now() + hours * HOUR)
+            there.clock.at += chance.random() * 600
+        for moved in (0, 1800, 6 * HOUR, 7 * HOUR, 24 * HOUR, 25 * HOUR, 100 * HOUR):
+            there.clock.at += moved
+            now = there.clock.now()
+            truth = {
+                item: rules.priority(weight, deadline=deadline, now=now)
+                for item, (weight, deadline) in expected.items()
+            }
+            found = await reading.queue(there.engine, limit=40)
+            assert [round(each.priority, 6) for each in found] == [
+                round(value, 6) for value in sorted(truth.values(), reverse=True)
+            ]
+            assert all(each.priority == pytest.approx(truth[each.id]) for each in found)
+            second = await reading.queue(there.engine, limit=7, offset=5)
+            assert [each.id for each in second] == [each.id for each in found[5:12]]
+            urgent = await reading.queue(there.engine, priority_min=40, limit=40)
+            assert [each.id for each in urgent] == [each.id for each in found if each.priority >= 40]
+
+    run(opened, test)
+
+
+def test_of_two_who_claim_one_has_it(opened: Callable[[], object]) -> None:
+    async def test(there: Office) -> None:
+        _, item = await there.plant()
+        told = await asyncio.gather(
+            *(queue.claim(there.engine, item, actor=name) for name in ("ann", "bob", "cy")), return_exceptions=True
+        )
+        won = [each for each in told if isinstance(each, queue.Item)]
+        assert len(won) == 1
+        assert all(isinstance(each, Conflict) for each in told if each not in won)
+        lines = await reading.audit(there.engine, item=item)
+        assert [line.action for line in lines] == ["claimed"]
+        # Whoever has it keeps it for longer by claiming it again, without another line.
+        there.clock.at += 20 * 60
+        renewed = await queue.claim(there.engine, item, actor=won[0].assigned_to or "")
+        assert renewed.claim_until == there.clock.now() + queue.CLAIM
+        assert len(await reading.audit(there.engine, item=item)) == 1
+
+    run(opened, test)
+
+
+def test_a_claim_lapses_and_that_is_written_down(opened: Callable[[], object]) -> None:
+    async def test(there: Office) -> None:
+        _, item = await there.plant()
+        await queue.claim(there.engine, item, actor="ann")
+        there.clock.at += queue.CLAIM + 1
+        with pytest.raises(Conflict, match="has lapsed"):
+            await queue.submit(there.engine, item, "approve", actor="ann")
+        claimed = await queue.claim(there.engine, item, actor="bob")
+        assert claimed.assigned_to == "bob"
+        lines = await reading.audit(there.engine, item=item)
+        assert [(line.action, line.reason) for line in lines] == [
+            ("claimed", None), ("claim lapsed", "ann"), ("claimed", None),
+        ]  # fmt: skip
+        with pytest.raises(Conflict, match="in review by bob"):
+            await queue.submit(there.engine, item, "approve", actor="ann")
+
+    run(opened, test)
+
+
+def test_only_the_owner_of_a_claim_decides_and_only_once(opened: Callable[[], object]) -> None:
+    async def test(there: Office) -> None:
+        _, item = await there.plant()
+        with pytest.raises(Conflict, match="claim it first"):
+            await queue.submit(there.engine, item, "approve", actor="ann")
+        await queue.claim(there.engine, item, actor="ann")
+        told = await asyncio.gather(
+            queue.submit(there.engine, item, "approve", actor="ann"),
+            queue.submit(there.engine, item, "reject", actor="ann", reason="twice"),
+            return_exceptions=True,
+        )
+        assert sum(isinstance(each, queue.Item) for each in told) == 1
+        assert sum(isinstance(each, Conflict) for each in told) == 1
+        with pytest.raises(Conflict, match="already"):
+            await queue.claim(there.engine, item, actor="ann")
+        with pytest.raises(NotFound):
+            await queue.claim(there.engine, item, actor="eve", tenant="another")
+
+    run(opened, test)
+
+
+def test_a_correction_is_locked_audited_and_follows_the_content(opened: Callable[[], object]) -> None:
+    async def test(there: Office) -> None:
+        first, item = await there.plant()
+        twin, _ = await there.plant()
+        await queue.claim(there.engine, item, actor="ann")
+        await queue.submit(
+            there.engine, item, "correct", actor="ann", corrections={"total": "1.234,56", "vendor": "Larkspur Paper"}
+        )
+        for document in (first, twin):
+            seen = await reading.document(there.engine, document)
+            assert seen.document.data is not None and str(seen.document.data.total) == "1234.56"
+            assert {lock.field: lock.actor for lock in seen.locks} == {"total": "ann", "vendor": "ann"}
+            assert {(each.field, each.locked, each.extracted) for each in seen.differences} == {
+                ("total", "1234.56", "120.00"), ("vendor", "Larkspur Paper", "Larkspur Paper Ltd"),
+            }  # fmt: skip
+        assert (await reading.document(there.engine, first)).document.review_status == "corrected"
+        assert (await reading.document(there.engine, twin)).document.review_status == "pending"
+        lines = [line for line in await reading.audit(there.engine, item=item) if line.field]
+        assert {(line.field, line.before, line.after) for line in lines} == {
+            ("total", "120.00", "1234.56"), ("vendor", "Larkspur Paper Ltd", "Larkspur Paper"),
+        }  # fmt: skip
+        # A person may think better of it, and may leave it to the machine again.
+        await queue.claim(there.engine, item, actor="bob", reopen=True)
+        await queue.submit(there.engine, item, "correct", actor="bob", corrections={"total": "99"})
+        assert str((await reading.document(there.engine, twin)).document.data.total) == "99"  # type: ignore[union-attr]
+        await queue.unlock(there.engine, first, "total", actor="bob")
+        seen = await reading.document(there.engine, twin)
+        assert str(seen.document.data.total) == "120.00"  # type: ignore[union-attr]
+        assert [lock.field for lock in seen.locks] == ["vendor"]
+        with pytest.raises(Conflict, match="not locked"):
+            await queue.unlock(there.engine, first, "total", actor="bob")
+        unlocked = [line for line in await reading.audit(there.engine, document=first) if line.action == "unlocked"]
+        assert [(line.actor, line.field) for line in unlocked] == [("bob", "total")]
+
+    run(opened, test)
+
+
+def test_two_who_correct_the_same_content_at_once_lose_nothing(opened: Callable[[], object]) -> None:
+    """One of them may be told to look again; what both were told is stored is stored."""
+
+    async def test(there: Office) -> None:
+        first, one = await there.plant()
+        _, other = await there.plant()
+        await queue.claim(there.engine, one, actor="ann")
+        await queue.claim(there.engine, other, actor="bob")
+        told = await asyncio.gather(
+            queue.submit(there.engine, one, "correct", actor="ann", corrections={"total": "1"}),
+            queue.submit(there.engine, other, "correct", actor="bob", corrections={"vendor": "B"}),
+            return_exceptions=True,
+        )
+        for each, action in zip(told, ({"total": "1"}, {"vendor": "B"}), strict=True):
+            if isinstance(each, Conflict):
+                who, item = ("ann", one) if "total" in action else ("bob", other)
+                await queue.submit(there.engine, item, "correct", actor=who, corrections=action)
+        data = (await reading.document(there.engine, first)).document.data
+        assert data is not None and (str(data.total), data.vendor) == ("1", "B")
+
+    run(opened, test)
+
+
+@pytest.mark.parametrize(
+    ("action", "told", "complaint"),
+    [
+        ("reject", {}, "needs a reason"),
+        ("correct", {}, "needs a change"),
+        ("correct", {"corrections": {"total": "120.00"}}, "needs a change"),
+        ("correct", {"corrections": {"colour": "red"}}, "there is no field 'colour'"),
+        ("correct", {"corrections": {"total": "a lot"}}, "total: "),
+        ("correct", {"corrections": {"vendor": ""}}, "vendor: required"),
+        ("approve", {"corrections": {"total": "1"}}, "go with the action 'correct'"),
+        ("burn", {}, "unknown action"),
+    ],
+)
+def test_what_is_wrong_with_a_decision_is_said_and_nothing_is_changed(
+    tmp_path: Path, action: str, told: dict[str, object], complaint: str
+) -> None:
+    async def test(there: Office) -> None:
+        document, item = await there.plant()
+        await queue.claim(there.engine, item, actor="ann")
+        with pytest.raises(InvalidRequest, match=complaint):
+            await queue.submit(there.engine, item, action, actor="ann", **told)  # type: ignore[arg-type]
+        assert (await queue.item(there.engine, item)).status == "in_review"
+        assert (await reading.document(there.engine, document)).locks == ()
+
+    run(lambda: office(tmp_path), test)
+
+
+def test_a_document_without_what_is_required_cannot_be_approved(tmp_path: Path) -> None:
+    async def test(there: Office) -> None:
+        _, item = await there.plant(data=invoice(invoice_number=None))
+        await queue.claim(there.engine, item, actor="ann")
+        with pytest.raises(InvalidRequest, match="invoice_number: required"):
+            await queue.submit(there.engine, item, "approve", actor="ann")
+        await queue.submit(there.engine, item, "reject", actor="ann", reason="no number")
+        assert (await queue.item(there.engine, item)).status == "rejected"
+
+    run(lambda: office(tmp_path), test)
+
+
+def test_many_are_approved_at_once_but_not_those_with_a_doubt(opened: Callable[[], object]) -> None:
+    async def test(there: Office) -> None:
+        good = [(await there.plant(confidence=0.97, content=str(number)))[1] for number in range(3)]
+        _, doubtful = await there.plant(confidence=0.97, content="a", findings=["the page contradicts its e-invoice"])
+        _, incomplete = await there.plant(confidence=0.97, content="b", data=invoice(total=None))
+        _, unsure = await there.plant(confidence=0.5, content="c")
+        _, taken = await there.plant(confidence=0.99, content="d")
+        await queue.claim(there.engine, taken, actor="bob")
+        approved = await queue.batch_approve(there.engine, actor="ann", min_confidence=0.95)
+        assert set(approved) == set(good)
+        for item in (doubtful, incomplete, unsure):
+            assert (await queue.item(there.engine, item)).status == "pending"
+        assert (await queue.item(there.engine, taken)).status == "in_review"
+        assert await queue.batch_approve(there.engine, actor="ann", min_confidence=0.95) == []
+        assert (await reading.depths(there.engine))["approved"] == 3
+
+    run(opened, test)
+
+
+def test_work_goes_to_whoever_has_least_of_it_in_turn(opened: Callable[[], object]) -> None:
+    async def test(there: Office) -> None:
+        items = [(await there.plant(content=str(number), confidence=number / 10))[1] for number in range(6)]
+        await queue.claim(there.engine, items[5], actor="ann")
+        given = await queue.auto_assign(there.engine, ["ann", "bob"], actor="chief")
+        # The most urgent first; bob, who has nothing, gets the first, and from then on they take turns.
+        assert [given[item] for item in items[:5]] == ["bob", "ann", "bob", "ann", "bob"]
+        assert await queue.auto_assign(there.engine, ["ann", "bob"], actor="chief") == {}
+        with pytest.raises(Conflict, match="assigned to bob"):
+            await queue.claim(there.engine, items[0], actor="ann")
+        await queue.release(there.engine, items[0], actor="chief")
+        assert (await queue.claim(there.engine, items[0], actor="ann")).assigned_to == "ann"
+        with pytest.raises(InvalidRequest, match="nobody to assign to"):
+            await queue.auto_assign(there.engine, ["", " "], actor="chief")
+
+    run(opened, test)
+
+
+def test_the_same_invoice_in_other_bytes_is_shown_at_both(tmp_path: Path) -> None:
+    async def test(there: Office) -> None:
+        first, _ = await there.plant(content="scan")
+        second, _ = await there.plant(content="pdf", data=invoice(vendor="LARKSPUR PAPER LTD.", invoice_number="inv 7"))
+        other, _ = await there.plant(content="other", data=invoice(invoice_number="INV-8"))
+        foreign, _ = await there.plant(content="theirs", tenant="globex")
+        assert [each.id for each in (await reading.document(there.engine, first)).duplicates] == [second]
+        assert [each.id for each in (await reading.document(there.engine, second)).duplicates] == [first]
+        for document in (other, foreign):
+            assert (await reading.document(there.engine, document)).duplicates == ()
+
+    run(lambda: office(tmp_path), test)
