@@ -1,11 +1,11 @@
 """`python -m bench.documents_accuracy [mixed] [receipts] [zugferd]`: how much of real invoices the local Gemini reads
 right, by field, without a model. The sets are not part of the repository.
 
-A field whose truth is null is not scored. Money and dates must be the same value; of an invoice number, letters and figures
-count (a leading # does not); of a vendor's name, letters and figures without the legal form. Currencies are scored as
-the set has them, although some of its truths are constants of a template that the page does not show. On receipts a
-company counts from 85 % alike on, since the truth itself holds misread letters; how many are alike to the letter is
-told beside it.
+A field whose truth is null is not scored. Money and dates must be the same value; of an invoice number, letters and
+figures count (a leading # does not); of a vendor's name, letters and figures without the legal form. Currencies are
+scored as the set has them, although some of its truths are constants of a template that the page does not show. On
+receipts a company counts from 85 % alike on, since the truth itself holds misread letters; how many are alike to the
+letter is told beside it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ import difflib
 import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from bench.pages_ocr import plain_tesseract
 from bench.table import table
 from penstock.paper.page import Page, from_json
 from penstock.paper.reading import read_document
@@ -125,22 +128,55 @@ def zugferd_pages_table(data: Path = DATA) -> Score:
 def receipts_table(data: Path = DATA, *, only: Sequence[str] = ()) -> Score:
     """The hard receipt scans; `only` names some of them."""
     score = Score()
+    for name, truth, image in _receipts(data, only):
+        answer = invoice_on(pages_of(image))
+        score.count(name, "vendor", answer.vendor, truth.company, _alike(answer.vendor, truth.company) >= ALIKE)
+        score.count(name, "date", answer.date, truth.day, answer.date == truth.day)
+        score.count(name, "total", answer.total, truth.total, _same_money(answer.total, truth.total))
+        same = _letters(answer.vendor) == _letters(truth.company)
+        score.count(name, "vendor to the letter", answer.vendor, truth.company, same)
+    return score
+
+
+def plain_receipts(data: Path = DATA, *, only: Sequence[str] = ()) -> Score:
+    """Whether plain Tesseract's text of the same receipts holds the truth at all, by the same measures: the most that
+    anybody could find in it."""
+    _, command, environment = plain_tesseract()
+    score = Score()
+    for name, truth, image in _receipts(data, only):
+        asked = [*command, str(image), "stdout", "-l", "eng"]
+        text = subprocess.run(asked, capture_output=True, text=True, check=True, env=environment).stdout
+        lines = [line for line in text.splitlines() if line.strip()]
+        both = [*lines, *(f"{one} {other}" for one, other in pairwise(lines))]
+        alike = max((_alike(line, truth.company) for line in both), default=0.0)
+        score.count(name, "vendor", text, truth.company, alike >= ALIKE or _letters(truth.company) in _letters(text))
+        days = {str(one.read(day_first=True)) for line in lines for one in dates(line)}
+        score.count(name, "date", text, truth.day, truth.day in days)
+        score.count(name, "total", text, truth.total, f"{truth.total}" in text.replace(" ", ""))
+        score.count(name, "vendor to the letter", text, truth.company, _letters(truth.company) in _letters(text))
+    return score
+
+
+@dataclass(frozen=True)
+class _Receipt:
+    company: str
+    day: str
+    total: Decimal
+
+
+def _receipts(data: Path, only: Sequence[str]) -> Iterator[tuple[str, _Receipt, Path]]:
     folder = data / "receipts_sroie"
     _there(folder / "key")
     for key in sorted((folder / "key").glob("*.json")):
-        if only and key.stem not in only:
-            continue
-        truth = json.loads(key.read_text())
-        answer = invoice_on(pages_of(folder / "img" / f"{key.stem}.jpg"))
-        when = dates(truth["date"])[0].read(day_first=True)
-        alike = difflib.SequenceMatcher(None, _letters(answer.vendor), _letters(truth["company"])).ratio()
-        score.count(key.stem, "vendor", answer.vendor, truth["company"], alike >= ALIKE)
-        score.count(key.stem, "date", answer.date, str(when), answer.date == str(when))
-        total = Decimal(truth["total"].removeprefix("RM"))
-        score.count(key.stem, "total", answer.total, total, _same_money(answer.total, total))
-        same = _letters(answer.vendor) == _letters(truth["company"])
-        score.count(key.stem, "vendor to the letter", answer.vendor, truth["company"], same)
-    return score
+        if not only or key.stem in only:
+            told = json.loads(key.read_text())
+            day = dates(told["date"])[0].read(day_first=True)
+            truth = _Receipt(told["company"], str(day), Decimal(told["total"].removeprefix("RM")))
+            yield key.stem, truth, folder / "img" / f"{key.stem}.jpg"
+
+
+def _alike(one: str | None, other: str) -> float:
+    return difflib.SequenceMatcher(None, _letters(one), _letters(other)).ratio()
 
 
 def pages_of(path: Path) -> list[Page]:
@@ -218,9 +254,10 @@ def main(arguments: list[str]) -> int:
         for file, what, answer, truth in score.wrong:
             print(f"  {file}: {what} is {truth!r}, answered {answer!r}")
         if name == "receipts":
-            floor = ", ".join(f"{what} {count}" for what, count in PLAIN_TESSERACT.items())
-            print(f"plain Tesseract's text holds, of 24: {floor}")
-            below |= any(score.right[what] <= count for what, count in PLAIN_TESSERACT.items() if what != "vendor")
+            plain = plain_receipts()
+            print(f"\nwhat plain Tesseract's text of them holds at all\n{plain.printed()}")
+            print(f"the data's README counts {PLAIN_TESSERACT}")
+            below |= any(score.right[what] <= plain.right[what] for what in PLAIN_TESSERACT)
         if name == "mixed":
             below |= score.share() < WANTED
         print()

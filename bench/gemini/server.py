@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from bench.home import fresh_folder
 
@@ -16,11 +17,15 @@ PATIENCE = 30
 
 
 @contextmanager
-def local_gemini() -> Iterator[str]:
-    """Its address, for as long as the block lasts."""
+def local_gemini(answer: Any = None) -> Iterator[str]:
+    """Its address, for as long as the block lasts. It answers everything with this JSON, where it is given."""
     home = fresh_folder("gemini-server")
+    backend = "script"
+    if answer is not None:
+        (home / "script.yaml").write_text(json.dumps({"default": {"json": answer}}))
+        backend = f"script:{home / 'script.yaml'}"
     reading, writing = os.pipe()
-    command = [sys.executable, "-m", "penstock.gemini_local", "--home", str(home), "--backend", "script"]
+    command = [sys.executable, "-m", "penstock.gemini_local", "--home", str(home), "--backend", backend]
     command += ["--port", "0", "--ready-fd", str(writing)]
     with (home / "log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, pass_fds=(writing,))

@@ -102,5 +102,5 @@ def test_the_demo_runs_them_all_and_leaves_nothing(tmp_path: Path) -> None:
     penstock = Path(sys.executable).with_name("penstock")
     ended = subprocess.run([penstock, "demo"], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert ended.stdout.splitlines()[-1] == "10 examples, 31 jobs, all as expected."
+    assert ended.stdout.splitlines()[-1] == "11 examples, 46 jobs, all as expected."
     assert list(tmp_path.iterdir()) == []

@@ -65,7 +65,7 @@ def test_the_demo_leaves_the_dashboard_up_with_something_to_look_at_and_to_mend(
     assert told is not None, cli.log
     assert int(told[1]) == port != int(told[3])
     cli.until(lambda: "The dashboard stays up at" in cli.log, "the examples", patience=150)
-    assert "10 examples, 31 jobs, all as expected." in cli.log
+    assert "11 examples, 46 jobs, all as expected." in cli.log
     with httpx2.Client(base_url=told[2], timeout=30) as client:
         assert "<html" in client.get("/").text
         _can_be_looked_at(cli, client)
@@ -81,7 +81,7 @@ def _can_be_looked_at(cli: Cli, client: httpx2.Client) -> None:
         jobs = client.get("/api/v1/jobs", params={"status": status, "limit": 200}).json()["items"]
         return {job["workflow"] for job in jobs}
 
-    assert {"hello", "sheets", "pages", "books", "translations"} <= are("completed")
+    assert {"hello", "sheets", "pages", "documents", "books", "translations"} <= are("completed")
     assert {"invoices", "sheets"} <= are("failed")
     cli.until(lambda: {"surveys", "posters"} <= are("paused"), "jobs that wait for a person")
     cli.until(lambda: "inspection" in are("running"), "a job that goes on")

@@ -32,6 +32,10 @@ PARTS = {
     "token",
     "webhook",
     "pages-overview",
+    "invoice",
+    "extraction",
+    "document",
+    "review-item",
 }
 """What other schemas refer to."""
 
@@ -45,6 +49,11 @@ OF_WEBHOOKS = {"webhooks-list", "webhooks-test"}
 OF_PAGES = {
     "pages-init", "pages-samples", "pages-plan", "pages-run", "pages-dry-run", "pages-status", "pages-failures",
     "pages-failure-groups", "pages-retry", "pages-rescan",
+}  # fmt: skip
+OF_DOCUMENTS = {
+    "documents-samples", "documents-add", "documents-ended", "documents-list", "documents-show", "documents-export",
+    "documents-again", "documents-delete", "review-list", "review-show", "review-decide", "review-assign",
+    "review-audit",
 }  # fmt: skip
 OF_GEMINI = {"gemini-serve", "gemini-status", "gemini-stop", "gemini-journal", "gemini-faults"}
 
@@ -204,8 +213,46 @@ def test_what_is_said_about_pages(cli: Cli) -> None:
     assert check.kept == OF_PAGES
 
 
+def test_what_is_said_about_documents_and_reviews(cli: Cli) -> None:
+    """One e-invoice whose page says otherwise, so that there is everything to tell of it; and a file that fails."""
+    check = Checked(cli)
+
+    def said(name: str, *args: str, code: int = 0) -> Any:
+        """In this process, which is quicker."""
+        return check.keeps(name, cli.inside(*args, "--json", code=code).json)
+
+    del cli.environ["PENSTOCK_APP"]
+    cli.environ["PENSTOCK_LOCAL_GEMINI__USE"] = "always"
+    made = said("documents-samples", "documents", "samples", "inbox", "--count", "1", "--kind", "facturx_conflict")
+    path = made["documents"][0]["path"]
+    cli.file("broken.pdf").write_bytes(b"%PDF-1.7 and nothing else")
+    (failed,) = cli.inside("documents", "add", "broken.pdf", "--wait", "--json", code=1).out.splitlines()
+    broken = check.keeps("documents-ended", json.loads(failed))["document_id"]
+    first = check.keeps("documents-ended", cli.inside("documents", "add", path, "--wait", "--json").json)
+    assert first["result"]["findings"]
+    document, item = first["document_id"], first["review_item_id"]
+    said("review-decide", "review", "correct", item, "total=17")
+    said("documents-show", "documents", "show", broken)
+    shown = said("documents-show", "documents", "show", document)
+    assert shown["locks"] and shown["differences"]
+    said("review-show", "review", "show", item)
+    assert said("review-audit", "review", "audit", item)["entries"]
+    said("documents-show", "review", "unlock", document, "total")
+    said("review-decide", "review", "claim", item, "nonesuch", "--reopen", code=2)
+    said("review-decide", "review", "release", item)
+    assert said("review-assign", "review", "assign", "--reviewers", "ann")["assigned"]
+    assert said("review-list", "review", "list")["items"]
+    assert said("documents-export", "documents", "export", "--format", "csv", "-o", "all.csv")["documents"] == 1
+    said("documents-again", "documents", "retry", broken, document, code=2)
+    said("documents-add", "documents", "add", "inbox")
+    assert len(said("documents-list", "documents", "list")["documents"]) == 3
+    said("documents-delete", "documents", "delete", document, "--yes")
+    assert check.kept == OF_DOCUMENTS
+
+
 def test_every_schema_is_kept_by_some_output() -> None:
-    assert set(SCHEMAS) == OF_JOBS | OF_CALLS | OF_ACCESS | OF_WEBHOOKS | OF_PAGES | OF_GEMINI | PARTS
+    every = OF_JOBS | OF_CALLS | OF_ACCESS | OF_WEBHOOKS | OF_PAGES | OF_DOCUMENTS | OF_GEMINI
+    assert set(SCHEMAS) == every | PARTS
 
 
 def test_schemas_are_sound() -> None:

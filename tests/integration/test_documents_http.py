@@ -8,9 +8,11 @@ import csv
 import io
 import json
 import subprocess
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from PIL import Image
 
-from penstock.pipelines.documents import exporting, uploading
+from penstock.pipelines.documents import exporting, rules, uploading
 from penstock.pipelines.documents.exporting import guarded
 from penstock.pipelines.documents.files import json_name, parquet_name
 from penstock.pipelines.documents.samples import Sample, sample
@@ -377,6 +379,27 @@ def test_a_document_is_extracted_anew_and_deleted(office: Office) -> None:
     office.run(scene)
 
 
+def test_a_file_that_cannot_be_read_fails_with_words_for_its_owner(office: Office) -> None:
+    async def scene() -> None:
+        clerk = office.people["clerk"]
+        content, _ = sample("http:cut", kind="hostile", trouble="truncated")
+        sent = (await upload(clerk, ("cut.pdf", content))).json()
+        place = f"/api/documents/{sent['document_id']}"
+        waiting = (await clerk.get(place)).json()
+        assert (waiting["document"]["status"], waiting["invoice_data"], waiting["fields"]) == ("queued", None, [])
+        assert (await clerk.get(f"{place}/download/json")).status_code == 404
+        await office.api.run(sent["job_id"])
+        failed = (await clerk.get(place)).json()["document"]
+        assert failed["status"] == "failed" and failed["error"]
+        assert [one["document_id"] for one in (await clerk.get("/api/documents?status=failed")).json()["items"]] == [
+            sent["document_id"]
+        ]
+        drawn = await clerk.get(f"{place}/preview")
+        assert drawn.status_code == 404 and "cannot be shown" in drawn.json()["detail"]
+
+    office.run(scene)
+
+
 def test_what_is_not_there_is_not_found_for_anybody(office: Office) -> None:
     async def scene() -> None:
         never, lead = "0" * 20, office.people["lead"]
@@ -627,6 +650,36 @@ async def test_a_full_disk_is_said_and_leaves_nothing_partial(tmp_path: Path) ->
             assert (await upload(client, ("a.pdf", PDF))).status_code == 202
     finally:
         subprocess.run(["umount", str(small)], check=True)
+
+
+def test_bands_are_counted_as_priorities_are_now(desk: Desk) -> None:
+    async def scene(api: Api, client: httpx2.AsyncClient) -> None:
+        engine, now, wanted = api.penstock.engine, api.penstock.engine.clock.now(), Counter[str]()
+        values = "'bands', '', '', :status, :rising, :rank, :turns, :weight, :deadline, 0, 0, 0, 0, :now, :until, :who"
+        insert = (
+            "INSERT INTO review_items (id, tenant, document, content_hash, status, rising, rank, turns, weight,"
+            " deadline, confidence, line_count, total, approvable, created, claim_until, assigned_to)"
+            f" VALUES (:id, {values})"
+        )
+        statements = []
+        for number, (weight, hours, status) in enumerate(
+            product((5.0, 39.0, 41.0, 45.0, 69.0), (-1, 1, 12, 23, 30), ("pending", "in_review", "approved"))
+        ):
+            deadline = now + hours * 3600
+            stands = rules.standing(weight, deadline=deadline, now=now)
+            told = {"rising": stands.rising, "rank": stands.rank, "turns": stands.turns, "weight": weight}
+            held = {"until": now + 600, "who": "ann"} if status == "in_review" else {"until": None, "who": None}
+            moment = {"deadline": deadline, "now": now, "id": f"bands{number:03}", "status": status}
+            statements.append((insert, told | held | moment))
+            if status != "approved":
+                wanted[rules.band(rules.priority(weight, deadline=deadline, now=now))] += 1
+        await engine.write(*statements)
+        told = (await client.get("/api/stats?tenant=bands")).json()
+        assert told["bands"] == wanted and len(wanted) == 3
+        assert (told["overdue"], told["queue"]["in_review"]) == (10, 25)
+        assert told["reviewers"] == [{"reviewer": "ann", "open": 25, "decided_today": 0, "mean_review_seconds": None}]
+
+    desk.run(scene)
 
 
 def test_cells_that_a_spreadsheet_would_carry_out_are_text() -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 from penstock.paper.page import Line, Page, Word
 
 WIDTH, HEIGHT = 1650, 2340
-LETTER, TALL, STEP = 11, 20, 44
+LETTER, TALL, STEP = 11, 20, 36
 Cell = tuple[int, str]
 
 

@@ -25,7 +25,7 @@ ALSO = ("penstock.config.loading", "penstock.cli.schema_state", "penstock.store.
 
 
 def run(
-    args: Sequence[str], *, cwd: Path, env: Mapping[str, str], text: str = "", timeout: float = 60
+    args: Sequence[str], *, cwd: Path, env: Mapping[str, str], text: str = "", timeout: float = 100
 ) -> subprocess.CompletedProcess[str]:
     """`penstock` with these arguments, to its end."""
     with contextlib.ExitStack() as files:
@@ -40,7 +40,7 @@ def run(
             streams = [given.fileno(), out.fileno(), err.fileno(), theirs.fileno()]
             socket.send_fds(_kept().socket, [asked], streams)
         ours.settimeout(timeout)
-        told = ours.makefile()
+        told = files.enter_context(ours.makefile())
         pid = int(told.readline())
         try:
             code = int(told.readline())

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-
 from bench import documents_calibration as calibration
+
 from penstock.paper.page import Line, Page, Word
 from penstock.pipelines.documents.checks import Judgement, judge
 from penstock.pipelines.documents.confidence import MISSING_OPTIONAL
@@ -225,6 +225,12 @@ def test_half_a_name_is_not_sure() -> None:
     assert street["vendor"].confidence < RULES["vendor"].threshold
 
 
+def test_a_name_with_a_gap_is_not_sure() -> None:
+    data = InvoiceData(vendor="N Northgate Tools Ltd")
+    _, fields = judged(data, [[(100, "N"), (160, "Northgate Tools Ltd")], "12 Mill Lane"])
+    assert fields["vendor"].confidence < SURE
+
+
 def test_a_bank_account_with_wrong_check_digits_is_reported() -> None:
     judgement, _ = judged(TRUE, [*ordinary(), "IBAN: DE89 3704 0044 0532 0130 01"])
     assert judgement.findings == ("the bank account DE89370400440532013001 on the page has wrong check digits",)
@@ -279,13 +285,13 @@ def test_nothing_and_nonsense_are_judged_too() -> None:
     assert judge(TRUE, [odd], source="e-invoice", refused={}).findings == ()
 
 
-def test_a_page_of_a_hundred_thousand_words_is_judged() -> None:
+def test_a_page_of_thirty_thousand_words_is_judged() -> None:
     words = ["Total:1", "120.00", "Date:", "5/3/2024", "Invoice", "No", "Northgate", "Discount", "5.01", "DE12"]
     lines = tuple(
         Line(tuple(Word(word, (at * 90, y, at * 90 + 80, y + 9)) for at, word in enumerate(words)), 1, 1)
-        for y in range(0, 100_000, 10)
+        for y in range(0, 30_000, 10)
     )
-    judgement = judge(TRUE, [Page(900, 100_000, lines, "ocr")], source="model", refused={})
+    judgement = judge(TRUE, [Page(900, 30_000, lines, "ocr")], source="model", refused={})
     assert len(judgement.field_confidences) == len(FIELDS)
 
 
@@ -296,7 +302,7 @@ def test_sure_fields_of_made_invoices_are_right(tmp_path: Path) -> None:
             calibration.pages_of(made.path),
             {name: value for name, value in made.truth if name in calibration.MEASURED and value is not None},
         )
-        for made in make_samples(tmp_path, count=12, seed=3, kinds=("pdf",))
+        for made in make_samples(tmp_path, count=8, seed=3, kinds=("pdf",))
     ]
     fields = calibration.measure(documents)
     sure, right = calibration.precision(fields)
@@ -323,11 +329,19 @@ def test_contradictions_of_real_e_invoices_are_found(monkeypatch: pytest.MonkeyP
         assert bool(findings) is contradicts, (name, findings)
 
 
+SCANS = ("azure/simple-invoice.png", "google/google_invoice_scan.pdf")
+"""Left to the bench, for the time their OCR takes."""
+
+
 def test_sure_fields_of_real_invoices_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
     if not (SHARED / "invoices_mixed").is_dir():
         pytest.skip("invoices_mixed is not here: set PENSTOCK_DATA to the folder that holds it")
     monkeypatch.setattr(calibration, "DATA", SHARED)
-    fields = [field for field in calibration.measure(list(calibration.mixed(None))) if field.name in calibration.MAIN]
+    fields = [
+        field
+        for field in calibration.measure(list(calibration.mixed(None, without=SCANS)))
+        if field.name in calibration.MAIN
+    ]
     sure, right = calibration.precision(fields)
     assert right >= calibration.WANTED * sure
     assert sure >= len(fields) * 0.8

@@ -39,6 +39,8 @@ def demo(call: Invocation, ends: bool, port: int | None) -> int:
     from penstock.cli import sessions
     from penstock.cli.demo_run import examples
     from penstock.cli.logs import log_beside
+    from penstock.gemini_local.launch import LaunchFailed
+    from penstock.gemini_local.launch import stop as stop_gemini
 
     programs = examples()
     wished = call.settings().service.port if port is None else port
@@ -50,7 +52,12 @@ def demo(call: Invocation, ends: bool, port: int | None) -> int:
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as home:
         for example in programs:
             Path(home, example.name).mkdir()
-        runs = sessions.run(_demo(call.out, programs, Path(home), wished, stay=stay))
+        try:
+            runs = sessions.run(_demo(call.out, programs, Path(home), wished, stay=stay))
+        finally:
+            # Whoever asked the dashboard to read something again has started it.
+            with contextlib.suppress(LaunchFailed):
+                stop_gemini(Path(home))
     return 0 if all(run.fine for run in runs) else 1
 
 

@@ -21,20 +21,22 @@ from penstock.gemini_local.launch import stop as stop_gemini
 
 FOLDER = Path(__file__).resolve().parents[3] / "examples"
 LOOK_EVERY = 0.2
-PATIENCE = 90.0
+PATIENCE = 180.0
 AT_HOME = {"PENSTOCK_LOCAL_GEMINI__USE": "always"}
 """Nothing here may cost money, whatever key is in the environment."""
 
 
 @dataclass(slots=True, frozen=True)
 class Example:
-    """A program, and how its jobs end when all is well: one of `examples/`, or a module of Penstock."""
+    """A program, and how its jobs end when all is well: one of `examples/`, or a module of Penstock. `shares_home`: its
+    files are where the dashboard finds them."""
 
     name: str
     title: str
     workflows: tuple[str, ...]
     expected: dict[str, int]
     module: str | None = None
+    shares_home: bool = False
 
     @property
     def path(self) -> Path | None:
@@ -56,7 +58,11 @@ EXAMPLES = (
     Example("never_paid_twice", "never paid twice", ("sayings",), {"completed": 1}),
     Example("budget", "a budget", ("translations",), {"completed": 1}),
     Example("shelf", "pages, killed half way", ("pages",), {"completed": 1}, module="penstock.cli.demo_pages"),
-)
+    Example(
+        "inbox", "invoices, reviewed", ("documents", "documents.batch", "documents.export"), {"completed": 15},
+        module="penstock.cli.demo_documents", shares_home=True,
+    ),
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -129,7 +135,8 @@ def store_in(home: Path) -> str:
 
 async def _play_one(run: ExampleRun, folder: Path, store: str, app: Penstock, view: DemoView) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
-    environment |= AT_HOME | {"PENSTOCK_STORE": store}
+    home = folder.parent if run.example.shares_home else folder / ".penstock"
+    environment |= AT_HOME | {"PENSTOCK_STORE": store, "PENSTOCK_HOME": str(home)}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-u", *run.example.command, cwd=folder, env=environment,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
@@ -149,7 +156,7 @@ async def _play_one(run: ExampleRun, folder: Path, store: str, app: Penstock, vi
         over.set()
         await watching
         with contextlib.suppress(LaunchFailed):
-            await asyncio.to_thread(stop_gemini, folder / ".penstock")
+            await asyncio.to_thread(stop_gemini, home)
     run.ended = time.time()
 
 

@@ -16,7 +16,7 @@ from penstock.cli.documents_found import HIDDEN, FoundFiles, Refused, find
 from penstock.cli.output import Output, counted, harmless
 from penstock.config import Settings
 from penstock.engine.engine import Engine
-from penstock.engine.errors import CommitUnknown, InvalidRequest, NotFound
+from penstock.engine.errors import CommitUnknown, InvalidRequest, NotFound, StoreReadOnly
 from penstock.paper.unreadable import Unreadable
 from penstock.pipelines.documents import asking, reading
 from penstock.pipelines.documents.asking import MOST_AT_ONCE, AddedMany
@@ -88,6 +88,9 @@ async def _taken_in(out: Output, engine: Engine, files: Sequence[Path], *, tenan
                 kept.append(copy_in(engine, tenant, path, largest=largest))
             except Unreadable as error:
                 raise Unreadable(f"{path}: {error}") from error
+            except OSError as error:
+                words = (error.strerror or str(error)).lower()
+                raise StoreReadOnly(f"{path} cannot be stored in {engine.home}: {words}") from error
             tell()
 
     with _bar(out, len(files)) as tell:

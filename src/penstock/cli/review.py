@@ -131,7 +131,10 @@ def claim(call: Invocation, ids: tuple[str, ...], reopen: bool) -> int:
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @click.pass_obj
 def release(call: Invocation, ids: tuple[str, ...]) -> int:
-    """Give items back to the queue: your own, or those of somebody who is away."""
+    """Give items back to the queue.
+
+    Your own, or those of somebody who is away.
+    """
     from penstock.cli.review_acting import act, released
 
     return act(call, ids, released(call), words="is nobody's")

@@ -22,6 +22,9 @@ Gate = Literal["", "pause", "cancel"]
 FINAL: frozenset[str] = frozenset({"completed", "failed", "canceled"})
 STATUSES: tuple[str, ...] = ("queued", "running", "waiting", "paused", "canceling", "completed", "failed", "canceled")
 
+SLA_BREACHED = "sla breached"
+"""The kind of the line in a job's history that says so."""
+
 DEFAULT_TENANT = "default"
 DEFAULT_QUEUE = "default"
 

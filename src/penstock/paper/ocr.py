@@ -26,6 +26,9 @@ UPRIGHT = 75.0
 DOUBTFUL = 60.0
 """Below this confidence a page may be upside down or on its side."""
 
+DOUBTFUL_SLIP = 50.0
+"""The same for worn slips, of which much is unreadable either way."""
+
 CLEAR = 90.0
 """A page read with this confidence is cleanly printed: what can hardly be read on it is no print."""
 
@@ -49,16 +52,17 @@ SLIP_WIDTH = 1400
 
 
 def read_image(image: Image.Image, *, timeout: float, dpi: int | None = None, languages: str = LANGUAGES) -> Page:
-    """A grey picture as a page. A slip that is not clear is read again with its print brought out. One that can
-    hardly be read is also tried upside down and on either side, as long as there is time, since the engine has no
-    model that tells which way is up."""
+    """A grey picture as a page. A slip is read again with its print brought out, since the engine may be sure of one
+    half and not see the other. A page that can hardly be read is also tried upside down and on either side, as long
+    as there is time, since the engine has no model that tells which way is up."""
     until = time.monotonic() + timeout
     image = bands_turned(image)
     best = _read(image, timeout, dpi, languages)
-    if best.confidence < CLEAR and min(image.size) >= SMALLEST and _is_slip(image, best):
+    doubtful = DOUBTFUL
+    if min(image.size) >= SMALLEST and _is_slip(image, best):
         again = _read_slip(image, max(1.0, until - time.monotonic()), languages)
-        best = again if _score(again) > _score(best) else best
-    if not best.lines or best.confidence >= DOUBTFUL:
+        best, doubtful = (again, DOUBTFUL_SLIP) if _score(again) > _score(best) else (best, doubtful)
+    if not best.lines or best.confidence >= doubtful:
         return without_smears(best)
     for turn in (180, 90, 270):
         left = until - time.monotonic()

@@ -103,15 +103,16 @@ def _tax(data: InvoiceData, adjustments: Sequence[Decimal]) -> Iterable[Relation
     if subtotal is None or tax is None or rate is None:
         return
     fields: tuple[FieldName, ...] = ("subtotal", "tax_rate", "tax_amount")
-    bases = [subtotal]
-    if data.total is not None:
-        bases.append(data.total - tax)
+    bases = [subtotal, subtotal if data.total is None else data.total - tax]
     bases += [subtotal - amount for amount in adjustments] + [subtotal + amount for amount in adjustments]
     best = min(bases, key=lambda base: abs(base * rate / 100 - tax))
     meant = (best * rate / 100).quantize(Decimal("0.01"))
     state = _state(meant - tax, max(abs(tax), Decimal("0.5")), TAX_TOLERANCE)
     words = {"exact": "=", "close": "is nearly", "off": "is not"}[state]
     after = "" if best == subtotal else " (after discounts and charges)"
+    if best == bases[1] != subtotal:
+        # Then nothing is said about the subtotal.
+        fields = ("tax_rate", "tax_amount", "total")
     note = f"{rate} % of {best}{after} {words} {tax}"
     if state == "off":
         note += "; there may be several rates"

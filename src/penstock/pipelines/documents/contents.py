@@ -104,15 +104,13 @@ def receive(
 def copy_in(engine: Engine, tenant: str, source: Path, *, largest: int, document_id: str | None = None) -> Kept:
     """A file of this machine as a new document: its bytes as they are now, whatever becomes of it."""
     try:
-        with (
-            source.open("rb") as file,
-            receive(engine, tenant, source.name, largest=largest, document_id=document_id) as incoming,
-        ):
-            while some := file.read(PART):
-                incoming.write(some)
-            return incoming.keep()
+        file = source.open("rb")
     except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError) as error:
         raise Unreadable(f"{source} cannot be read: {(error.strerror or str(error)).lower()}") from error
+    with file, receive(engine, tenant, source.name, largest=largest, document_id=document_id) as incoming:
+        while some := file.read(PART):
+            incoming.write(some)
+        return incoming.keep()
 
 
 def digest_of(path: Path) -> str:

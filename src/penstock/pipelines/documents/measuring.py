@@ -69,7 +69,8 @@ async def lateness(reads: Reads, now: float) -> tuple[int, int]:
     rows = await reads.read(
         (
             "SELECT COUNT(*), COALESCE(SUM(CASE WHEN decided > deadline THEN 1 ELSE 0 END), 0) FROM review_items"
-            " WHERE tenant IN (SELECT DISTINCT tenant FROM review_items) AND decided >= CAST(:since AS DOUBLE PRECISION)",
+            " WHERE tenant IN (SELECT DISTINCT tenant FROM review_items)"
+            " AND decided >= CAST(:since AS DOUBLE PRECISION)",
             {"since": now - sla.DAY},
         )
     )

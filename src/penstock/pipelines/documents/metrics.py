@@ -1,8 +1,8 @@
 """What the pipeline counts for `/metrics`. Each count is a statement that joins the commit of what is counted, so that
 it is stored with it or not at all: no retry and no crash counts anything twice.
 
-Many processes commit at once, and would wait for each other at one row; so each count is kept in several parts, of which
-a worker always takes the same, and which are added up when they are read.
+Many processes commit at once, and would wait for each other at one row; so each count is kept in several parts. A
+worker always takes the same one, and they are added up when they are read.
 """
 
 from __future__ import annotations

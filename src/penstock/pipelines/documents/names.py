@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 
 from penstock.pipelines.documents.confidence import Case
 from penstock.pipelines.documents.evidence import Place, legal_form, name_words
@@ -66,7 +67,8 @@ def judge_name(case: Case, sheet: Sheet, found: Sequence[Place], place: Place) -
     if len(rows) > 1:
         case.speaks_for("repeated", f"it stands in {len(rows)} places", AGAIN)
     elif sheet.pages[place.spot.page].source == "ocr":
-        case.speaks_against("repeated", "it was recognised in one place only", SCANNED_NAME)
+        bound = min(SCANNED_NAME, place.spot.sure)
+        case.speaks_against("repeated", "it was recognised in one place only", bound)
     if legal_form(words) or any(_form_behind(sheet, other) for other in own):
         case.speaks_for("form", "it has the legal form of a business", LEGAL_FORM)
     if any(_in_head(sheet, other) for other in own):
@@ -75,6 +77,8 @@ def judge_name(case: Case, sheet: Sheet, found: Sequence[Place], place: Place) -
             case.speaks_for("size", "it is printed larger than the text", LARGE)
     if full and 2 * sum(_goes_further(sheet, other) for other in full) >= len(full):
         case.speaks_against("whole", "the name may go on in the words or lines around it", MAYBE_PART)
+    if full and all(_torn(sheet, other.spot) for other in full):
+        case.speaks_against("whole", "there is a gap in the name, so something else may be in it", MAYBE_PART)
 
 
 def _text(place: Place) -> str:
@@ -88,8 +92,11 @@ def _no_name(value: str, words: Sequence[str]) -> str | None:
         return "this looks like an address"
     if _ODD.search(value):
         return "there are signs in it that names do not have"
-    label = label_at(words, 0, len(words), colon=True)
-    if label is not None and label[1] == len(words):
+    # Letters set wide come as several words.
+    for spelled in (list(words), ["".join(words)]):
+        label = label_at(spelled, 0, len(spelled), colon=True)
+        if label is None or label[1] < len(spelled):
+            continue
         return "this is a word that invoices use, and no name"
     return None
 
@@ -149,6 +156,12 @@ def _goes_further(sheet: Sheet, place: Place) -> bool:
     if close and not ended and not end.text.endswith((",", ".", ":", ";")) and not _apart(row, behind, size):
         return True
     return (not begun and _continues(sheet, spot, size, -1)) or (not ended and _continues(sheet, spot, size, 1))
+
+
+def _torn(sheet: Sheet, spot: Spot) -> bool:
+    words = sheet.rows[spot.row].words[spot.first : spot.last]
+    size = max(word.box[3] - word.box[1] for word in words)
+    return any(behind.box[0] - word.box[2] > size for word, behind in pairwise(words))
 
 
 def _apart(row: Row, at: int, size: int) -> bool:

@@ -143,6 +143,13 @@ def waited_throughout(spans: Iterable[tuple[float, float]], *, since: float, unt
     return False
 
 
+TITLES: dict[Rule, str] = {
+    "p95": "Documents take too long",
+    "per_hour": "Too few documents are done",
+    "error_rate": "Too many documents fail",
+    "depth": "Too many reviews are open",
+    "breach_rate": "Too many reviews are late",
+}
 _WORDS: dict[Rule, str] = {
     "p95": "one document in twenty took longer than {value:.1f} s in the last hour; {bound:g} s are promised",
     "per_hour": "{value:,.0f} documents in the last hour while more were waiting; {bound:,.0f} are promised",

@@ -1,6 +1,8 @@
-"""`data/metrics/YYYY/MM/DD/HH.parquet`: one row that says what one hour (UTC) was like. It is made from the rows of jobs
-and reviews, so an hour in which no worker ran is made up for by the next snapshot, with all but the depths of the queue,
-which nobody saw."""
+"""`data/metrics/YYYY/MM/DD/HH.parquet`: one row that says what one hour (UTC) was like.
+
+It is made from the rows of jobs and reviews, so an hour in which no worker ran is made up for by the next snapshot,
+with all but the depths of the queue, which nobody saw.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the documents pipeline keeps beside its jobs: documents, extractions by content, locked fields, the review queue,
-what reviewers did, and when a promise of the service was not kept."""
+"""What the documents pipeline keeps beside its jobs: documents, extractions by content, locked fields, the review
+queue, what reviewers did, and when a promise of the service was broken."""
 
 from __future__ import annotations
 

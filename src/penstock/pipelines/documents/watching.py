@@ -86,8 +86,8 @@ def made_at(workflow: str) -> str:
 
 
 async def ensure(app: Penstock, settings: Settings) -> None:
-    """Let there be the schedules, with the bounds that are configured now. Where they exist, only the bounds are brought
-    up to date: when they fire and whether is up to who changed it. An app that was not given the workflows has none."""
+    """Let there be the schedules, with the bounds that are configured now. Of those that exist, only the bounds change:
+    when they fire, and whether, is up to people. An app that was not given the workflows has none."""
     engine = app.engine
     if engine in _ensured:
         return

@@ -10,12 +10,16 @@ from pydantic import ValidationError
 from penstock.config.settings import DocumentsSettings
 from penstock.engine.engine import Engine
 from penstock.engine.model import Job
+from penstock.pipelines.documents import sla
 from penstock.pipelines.documents.dashboard.places import DOCUMENTS, REVIEW, document_path
+from penstock.pipelines.documents.measuring import episodes
 from penstock.pipelines.documents.model import Upload
+from penstock.pipelines.documents.sla import Episode
 from penstock.pipelines.documents.workflow import documents
 from penstock.service.dashboard.rendering import link
 from penstock.service.dashboard.wording import many
 from penstock.service.sections import Need
+from penstock.times import length
 
 MOST = 200
 """How far is counted: beyond it the words say so."""
@@ -47,12 +51,23 @@ async def needs(engine: Engine, tenant: str | None) -> Sequence[Need]:
     if (waiting := int(rows[0][0])) > longest:
         words = f"More than the {longest:,} that the queue should hold: assign them, or approve what is sure."
         told.append(Need(f"{waiting:,} reviews wait", words, REVIEW, grave=False))
+    if tenant is None:
+        now = engine.clock.now()
+        told += [_broken(each, now) for each in await episodes(engine) if each.rule != "depth"]
     return told
+
+
+def _broken(episode: Episode, now: float) -> Need:
+    """What is promised holds for all tenants together, so it is told to those who see all of them."""
+    words = sla.words(episode.rule, episode.value, episode.bound)
+    path = REVIEW if episode.rule == "breach_rate" else DOCUMENTS
+    told = f"{words[0].upper()}{words[1:]}. Since {length(now - episode.began)}."
+    return Need(sla.TITLES[episode.rule], told, path, grave=episode.severity == "critical")
 
 
 async def _count(engine: Engine, statement: str, values: Mapping[str, Any]) -> int:
     """No further than `MOST` and one."""
-    rows = await engine.read((f"SELECT COUNT(*) FROM ({statement} LIMIT {MOST + 1}) AS some", dict(values)))
+    rows = await engine.read((f"SELECT COUNT(*) FROM ({statement} LIMIT {MOST + 1}) AS found", dict(values)))
     return int(rows[0][0])
 
 

@@ -126,10 +126,11 @@ def text_of(value: Any) -> str:
 
 def grouped(text: str | None) -> str:
     """An amount as it is read most easily: `35,213.77`."""
-    whole, point, decimals = (text or "").lstrip("-").partition(".")
+    told = text or ""
+    whole, point, decimals = told.removeprefix("-").partition(".")
     if not whole.isdecimal():
-        return text or ""
-    return f"{'−' if (text or '').startswith('-') else ''}{int(whole):,}{point}{decimals}"
+        return told
+    return ("\u2212" if told.startswith("-") else "") + f"{int(whole):,}{point}{decimals}"
 
 
 def lines_of(value: Sequence[Any]) -> tuple[tuple[str, ...], ...]:

@@ -302,5 +302,6 @@
   restore();
   showState();
   countdown();
-  go(0);
+  go(0, false);
+  fields[0]?.focus({ preventScroll: true });
 })();
