@@ -31,13 +31,14 @@ from google.genai import types
 
 from penstock.paper.reading import read_document
 from penstock.pipelines.documents.prompt import INSTRUCTION, AskedInvoice
+from penstock.remote.gemini.requests import response_schema
 
 T = TypeVar("T")
 
 MODEL = "gemini-2.5-flash"
 HOME = Path(os.environ.get("CHAIN_HOME", "."))
 LOOK_EVERY = 0.02
-PATIENCE = 600.0
+PATIENCE = 120.0
 
 TABLES = """
 CREATE TABLE documents (id text PRIMARY KEY, filename text, content_hash text, pages int, data text, confidence float8,
@@ -53,13 +54,13 @@ app = Celery("chain", broker=os.environ.get("CHAIN_BROKER", "redis://"))
 app.conf.update(task_ignore_result=True, task_default_queue="chain", broker_connection_retry_on_startup=True)
 
 
-@app.task
+@app.task(name="fingerprint")
 def fingerprint(document: str, filename: str) -> dict[str, Any]:
     digest = hashlib.sha256((HOME / "in" / document).read_bytes()).hexdigest()
     return {"id": document, "filename": filename, "content_hash": digest, "began": time.time()}
 
 
-@app.task
+@app.task(name="extract")
 def extract(told: dict[str, Any]) -> dict[str, Any]:
     content = (HOME / "in" / told["id"]).read_bytes()
     _, (blob,) = read_document({"pages": 50}, [content])
@@ -72,7 +73,7 @@ def extract(told: dict[str, Any]) -> dict[str, Any]:
     return {**told, "pages": len(pages), "invoice": invoice, "found": found}
 
 
-@app.task
+@app.task(name="save")
 def save(told: dict[str, Any]) -> dict[str, Any]:
     day = datetime.now(UTC).strftime("%Y/%m/%d")
     told["confidence"] = sum(told["found"].values()) / len(told["found"])
@@ -83,7 +84,7 @@ def save(told: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
-@app.task
+@app.task(name="review")
 def review(told: dict[str, Any]) -> None:
     _do(_insert(told, time.time()))
 
@@ -118,7 +119,7 @@ def _config() -> types.GenerateContentConfig:
     return types.GenerateContentConfig(
         temperature=0.0,
         response_mime_type="application/json",
-        response_schema=AskedInvoice,
+        response_schema=response_schema(AskedInvoice),
         automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
     )
 

@@ -18,7 +18,7 @@ from penstock.config import load
 from penstock.pipelines.documents import asking, contents
 
 LOOK_EVERY = 0.02
-PATIENCE = 600.0
+PATIENCE = 180.0
 
 
 async def main(folder: Path) -> dict[str, float]:

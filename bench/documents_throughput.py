@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,14 +34,14 @@ CONTESTANTS = (EMBEDDED, ON_CELERY, CHAIN)
 Taken = dict[str, float]
 
 
-def rounds(count: int, documents: int) -> dict[str, list[Taken]]:
+def rounds(count: int, documents: int, contestants: Sequence[str] = CONTESTANTS) -> dict[str, list[Taken]]:
     """Contestant → what each round took. `Unavailable` where a server cannot be had."""
-    found: dict[str, list[Taken]] = {name: [] for name in CONTESTANTS}
+    found: dict[str, list[Taken]] = {name: [] for name in contestants}
     folder = fresh_folder("documents-in")
     bulk(folder, documents + 1, seed=7)
     with Servers() as servers, local_gemini(answer=ANSWER) as gemini:
         for number in range(1, count + 1):
-            for name in CONTESTANTS:
+            for name in contestants:
                 found[name].append(_one(name, folder, servers, gemini))
                 told = found[name][-1]
                 print(f"round {number}: {name}: {told['documents'] / told['work']:.1f} documents/s", flush=True)
@@ -116,7 +116,8 @@ def _empty(port: int) -> None:
 
 def main() -> None:
     began = time.monotonic()
-    for name, taken in rounds(int(sys.argv[1]), int(sys.argv[2])).items():
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for name, taken in rounds(int(sys.argv[1]), int(sys.argv[2]), [CONTESTANTS[int(n)] for n in sys.argv[3:]] or CONTESTANTS).items():
         for each in taken:
             print(f"{name:32} {each['documents'] / each['work']:7.1f} documents/s; intake {each['intake']:.2f} s")
     print(f"{time.monotonic() - began:.0f} s")

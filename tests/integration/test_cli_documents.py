@@ -23,6 +23,8 @@ from rich.console import Console
 from penstock.cli.documents_found import find
 from penstock.cli.documents_live import LineDocuments, LiveDocuments, Watched
 from penstock.cli.documents_states import State
+from penstock.cli.documents_views import in_room
+from penstock.cli.fitting import needed, widths_of
 from penstock.cli.output import Output
 from penstock.pipelines.documents.samples import sample
 from tests.support.cli import Cli, Said
@@ -336,6 +338,22 @@ def test_a_terminal_shows_how_far_it_is_and_what_is_in_the_way() -> None:
     assert "2/4 documents" in text and "1 failed" in text and "1 min" in text
     assert "✗ b.pdf  The PDF is locked." in text and "✓ a.pdf" in text and "d.pdf" not in text
     assert "c.pdf  extract  failed at try 1: the connection was reset; tried again in 10 s" in text
+
+
+@pytest.mark.parametrize("room", [60, 80, 100, 120, 200])
+def test_on_a_narrow_terminal_names_give_way_and_amounts_do_not(room: int) -> None:
+    columns = {
+        "ID": ["01m7hegrxk360zey2ch1"],
+        "FILE": ["001-rechnung-vogelsanger-re-2024-2091.pdf"],
+        "VENDOR": ["Vogelsanger & Lindberger & Co."],
+        "NUMBER": ["RE-2024-2091"],
+        "TOTAL": ["31807.33 CHF"],
+        "WHO": [""],
+    }
+    shown = in_room(columns, room, unless_needed=("NUMBER", "VENDOR"))
+    assert needed(widths_of(shown)) <= room
+    assert shown["ID"] == columns["ID"] and shown["TOTAL"] == columns["TOTAL"] and "WHO" not in shown
+    assert shown["FILE"][0].startswith("001-r") and (room < 200 or "VENDOR" in shown)
 
 
 def test_a_log_gets_a_line_for_each_document_and_each_trouble_once(capsys: pytest.CaptureFixture[str]) -> None:

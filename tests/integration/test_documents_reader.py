@@ -106,7 +106,8 @@ def test_a_page_without_dark_bands_is_left_as_it_is() -> None:
 def test_faint_print_on_a_grey_slip_is_read() -> None:
     """Worn thermal paper: the ground is uneven and the print hardly darker."""
     texts = ["HOLLOW REED STATIONERY LTD", "12 Mill Lane", "Receipt no. 20931", "Date 25-03-2018", "Pens", "Paper",
-             "Ink", "Subtotal 30.00", "VAT 20% 6.00", "Total 36.00", "Cash 40.00", "Change 4.00", "Thank you"]  # fmt: skip
+             "Ink", "Subtotal 30.00", "VAT 20% 6.00", "Total 36.00", "Cash 40.00", "Change 4.00",
+             "Thank you"]  # fmt: skip
     slip = Image.linear_gradient("L").resize((560, 1400)).point([205 + value // 6 for value in range(256)])
     pen = ImageDraw.Draw(slip)
     for at, text in enumerate(texts):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.documents_states import plain_error
-from penstock.cli.fitting import cut, shortened
+from penstock.cli.fitting import cut, fitted, needed, shortened, widths_of
 from penstock.cli.output import STATUS_STYLES, Output, counted, harmless, plain_table
 from penstock.cli.sheets import show_sheet
 from penstock.engine.model import DEFAULT_TENANT
@@ -19,7 +19,9 @@ from penstock.times import ago, local_and_ago
 if TYPE_CHECKING:
     from rich.text import Text
 
-LONGEST_NAME, LONGEST_VENDOR = 40, 30
+LONGEST_NAME = 40
+SHORTEST = {"VENDOR": 12, "FILE": 14, "NUMBER": 10}
+"""Characters that are left of what is cut."""
 BAR = 10
 STYLES = {**STATUS_STYLES, "processing": STATUS_STYLES["running"]}
 FIELDS = ("FIELD", "VALUE", "CONFIDENCE", "PAGE", "CHECKS")
@@ -59,10 +61,24 @@ def show_documents(out: Output, found: Sequence[DocumentView], now: float, *, ag
     from penstock.cli.row_table import RowTable
 
     why = columns.pop("WHY")
-    columns["FILE"] = [shortened(name, LONGEST_NAME) for name in columns["FILE"]]
-    columns["VENDOR"] = [cut(name, LONGEST_VENDOR) for name in columns["VENDOR"]]
+    console = out.console()
+    shown = in_room(columns, console.width, unless_needed=("DATE", "AGE", "NUMBER", "VENDOR"))
     styles = [STYLES[each.status] for each in found]
-    out.console().print(RowTable(columns, why, styled="STATUS", styles=styles))
+    console.print(RowTable(shown, why, styled="STATUS", styles=styles))
+
+
+def in_room(columns: Mapping[str, list[str]], room: int, *, unless_needed: Sequence[str]) -> dict[str, list[str]]:
+    """The columns as a terminal shows them: names give way, then whole columns; an amount is never cut."""
+    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    for name in ("", *unless_needed):
+        shown.pop(name, None)
+        widths = fitted(widths_of(shown), room, SHORTEST)
+        if needed(widths) <= room:
+            break
+    for name, shorten in (("FILE", shortened), ("VENDOR", cut), ("NUMBER", shortened)):
+        if name in shown:
+            shown[name] = [shorten(cell, min(widths[name], LONGEST_NAME)) for cell in shown[name]]
+    return shown
 
 
 def show_document(out: Output, found: DocumentDetail, now: float) -> None:
@@ -127,7 +143,7 @@ def bar(confidence: float, width: int = BAR) -> str:
 def _show_fields(out: Output, fields: Sequence[dict[str, Any]]) -> None:
     rows = [
         (
-            field["field"] + (" 🔒" if field["locked"] and out.fancy else " (locked)" if field["locked"] else ""),
+            f"{field['field']} (locked)" if field["locked"] else field["field"],
             value_text(field["field"], field["value"]),
             f"{bar(field['confidence'])} {field['confidence']:.2f}" + (" doubtful" if field["doubtful"] else ""),
             str(field["evidence"]["page"]) if field["evidence"] else "",

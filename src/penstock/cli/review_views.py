@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.cli.documents_views import show_fields
-from penstock.cli.fitting import cut, shortened
+from penstock.cli.documents_views import in_room, show_fields
+from penstock.cli.fitting import cut
 from penstock.cli.output import Output, harmless, plain_table
 from penstock.cli.sheets import show_sheet
 from penstock.engine.model import DEFAULT_TENANT
@@ -16,7 +16,6 @@ from penstock.pipelines.documents.rules import OPEN
 from penstock.times import ago, length, local, local_and_ago
 
 BANDS = {"high": "bold red", "medium": "yellow", "low": "green"}
-LONGEST_NAME, LONGEST_VENDOR = 40, 30
 AUDIT = ("AT", "BY", "WHAT", "FIELD", "BEFORE", "AFTER", "REASON")
 
 
@@ -59,11 +58,10 @@ def show_queue(out: Output, items: Sequence[QueueItem], now: float) -> None:
     from penstock.cli.row_table import RowTable
 
     reasons = columns.pop("REASON")
-    columns["FILE"] = [shortened(name, LONGEST_NAME) for name in columns["FILE"]]
-    columns["VENDOR"] = [cut(name, LONGEST_VENDOR) for name in columns["VENDOR"]]
-    shown = {name: cells for name, cells in columns.items() if name != "REVIEWER" or any(cells)}
+    console = out.console()
+    shown = in_room(columns, console.width, unless_needed=("NUMBER", "VENDOR", "SURE", "STATUS", "REVIEWER"))
     styles = [BANDS[item.band] if item.status in OPEN else "bright_black" for item in items]
-    out.console().print(RowTable(shown, reasons, styled="PRIORITY", styles=styles))
+    console.print(RowTable(shown, reasons, styled="PRIORITY", styles=styles))
 
 
 def show_review(out: Output, item: QueueItem, found: DocumentDetail, now: float) -> None:
