@@ -12,13 +12,15 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from bench.documents_cpu import cpu_of, told_roots
 from penstock import Penstock
 from penstock.builtin import installed_workflows
-from penstock.config import load
+from penstock.config import Settings, load
 from penstock.pipelines.documents import asking, contents
 
 LOOK_EVERY = 0.02
 PATIENCE = 180.0
+WARM = 16
 
 
 async def main(folder: Path) -> dict[str, float]:
@@ -26,34 +28,32 @@ async def main(folder: Path) -> dict[str, float]:
     # Nobody waits for a model here: the usual ten at once would be a measure of that limit.
     documents = settings.documents.model_copy(update={"max_concurrent_tasks": 10_000})
     settings = settings.model_copy(update={"documents": documents})
-    first, *rest = sorted(folder.rglob("*.pdf"))
+    paths = sorted(folder.rglob("*.pdf"))
+    first, rest = paths[:WARM], paths[WARM:]
     app = Penstock(workflows=installed_workflows())
     async with AsyncExitStack() as stack:
         await app.open(settings=settings)
         stack.push_async_callback(app.close)
         if os.environ.get("WORKER") == "here":
             await stack.enter_async_context(app.worker())
-        await _through(app, settings, [first])
-        began = time.perf_counter()
+        # Every process has warmed up when the rest comes.
+        await _through(app, settings, await asyncio.to_thread(_taken_in, app, first))
+        before, began = cpu_of(told_roots()), time.perf_counter()
         kept = await asyncio.to_thread(_taken_in, app, rest)
         taken_in = time.perf_counter()
         await _through(app, settings, kept)
-        done = time.perf_counter()
-    return {"documents": len(rest), "intake": taken_in - began, "work": done - taken_in}
+        done, after = time.perf_counter(), cpu_of(told_roots())
+    return {"documents": len(rest), "intake": taken_in - began, "work": done - taken_in, "cpu": after - before}
 
 
 def _taken_in(app: Penstock, paths: list[Path]) -> list[contents.Kept]:
     return [contents.copy_in(app.engine, "default", path, largest=10**7) for path in paths]
 
 
-async def _through(app: Penstock, settings: object, what: list[object]) -> None:
-    kept = [each if isinstance(each, contents.Kept) else _taken_in(app, [each])[0] for each in what]  # type: ignore[list-item]
-    added = await asking.add(app, settings, kept)  # type: ignore[arg-type]
+async def _through(app: Penstock, settings: Settings, kept: list[contents.Kept]) -> None:
+    added = await asking.add(app, settings, kept)
+    assert added.batch_id is not None
     async with asyncio.timeout(PATIENCE):
-        if added.batch_id is None:
-            job = await app.wait(added.documents[0].job_id)
-            assert job.status == "completed", (job.status, job.error)
-            return
         while (batch := await app.batch(added.batch_id)).finished is None:
             await asyncio.sleep(LOOK_EVERY)
     assert batch.completed == len(kept), batch

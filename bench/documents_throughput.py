@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.documents_ours import WARM
 from bench.gemini.server import local_gemini
 from bench.home import fresh_folder
 from bench.results import RESULTS
@@ -38,7 +39,7 @@ def rounds(count: int, documents: int, contestants: Sequence[str] = CONTESTANTS)
     """Contestant → what each round took. `Unavailable` where a server cannot be had."""
     found: dict[str, list[Taken]] = {name: [] for name in contestants}
     folder = fresh_folder("documents-in")
-    bulk(folder, documents + 1, seed=7)
+    bulk(folder, documents + WARM, seed=7)
     with Servers() as servers, local_gemini(answer=ANSWER) as gemini:
         for number in range(1, count + 1):
             for name in contestants:
@@ -63,14 +64,14 @@ def _one(name: str, folder: Path, servers: Servers, gemini: str) -> Taken:
             told |= {"PENSTOCK_STORE": database, "PENSTOCK_DELIVERY": "celery",
                      "PENSTOCK_CELERY__BROKER_URL": f"{redis.url}/1"}  # fmt: skip
             worker = ["penstock", "worker", "--delivery", "celery", "--concurrency", str(PROCESSES)]
-            with _worker(worker, told, home):
-                return _run("bench.documents_ours", folder, told)
+            with _worker(worker, told, home) as pid:
+                return _run("bench.documents_ours", folder, told | {"ROOTS": f"{pid} {servers.postgres().pid}"})
         told = {"CHAIN_HOME": str(home), "CHAIN_BROKER": f"{redis.url}/2", "CHAIN_DATABASE": database,
                 "CHAIN_GEMINI": gemini}  # fmt: skip
         worker = ["celery", "-A", "bench.documents_chain", "worker", "-c", str(PROCESSES), "-P", "prefork",
                   "--loglevel", "ERROR", "-Q", "chain", "--without-gossip", "--without-mingle"]  # fmt: skip
-        with _worker(worker, told, home):
-            return _run("bench.documents_chain", folder, told)
+        with _worker(worker, told, home) as pid:
+            return _run("bench.documents_chain", folder, told | {"ROOTS": f"{pid} {servers.postgres().pid}"})
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
@@ -83,7 +84,7 @@ def _run(module: str, folder: Path, told: Mapping[str, str]) -> Taken:
 
 
 @contextmanager
-def _worker(command: list[str], told: Mapping[str, str], home: Path) -> Iterator[None]:
+def _worker(command: list[str], told: Mapping[str, str], home: Path) -> Iterator[int]:
     program, *arguments = command
     whole = [str(Path(sys.executable).with_name(program)), *arguments]
     log = home.with_name(f"{program}.log")
@@ -92,7 +93,7 @@ def _worker(command: list[str], told: Mapping[str, str], home: Path) -> Iterator
             whole, stdout=lines, stderr=lines, cwd=ROOT, env=_surroundings(told), start_new_session=True
         )
     try:
-        yield
+        yield process.pid
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -119,7 +120,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     for name, taken in rounds(int(sys.argv[1]), int(sys.argv[2]), [CONTESTANTS[int(n)] for n in sys.argv[3:]] or CONTESTANTS).items():
         for each in taken:
-            print(f"{name:32} {each['documents'] / each['work']:7.1f} documents/s; intake {each['intake']:.2f} s")
+            print(f"{name:32} {each['documents'] / each['work']:7.1f} documents/s; intake {each['intake']:.2f} s;"
+                  f" {each['cpu'] / each['documents'] * 1e3:.1f} ms of processor time")
     print(f"{time.monotonic() - began:.0f} s")
 
 

@@ -54,6 +54,10 @@ class Postgres:
                 raise Unavailable(f"PostgreSQL refused {statement!r}: {done.stderr.strip()}")
         return f"postgresql://bench@127.0.0.1:{self.port}/{name}"
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def stop(self) -> None:
         # SIGINT is PostgreSQL's fast shutdown: it does not wait for clients that were killed in a run.
         _stop(self._process, signal.SIGINT)

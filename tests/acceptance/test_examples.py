@@ -52,6 +52,16 @@ EXPECTED = {
         "OverBudget: budget tenant:town: ",
         "completed: 4 of 4 lines, ",
     ],
+    "documents": [
+        "Altenbrucker Werkstatttechnik GmbH: 77.99 EUR, 0.99 sure",
+        "Électricité Pérignac SAS: 5811.68 EUR, ",
+        "Fenwright Office Supplies LLP: 1742.70 GBP, ",
+        "The page contradicts its e-invoice: total is 1742.70 in the data, £302.70 on the page",
+        "its file says 302.70, corrected, ['total'] locked",
+        "001-rechnung-altenbrucker-2023-01867.pdf: 77.99 EUR, pending",
+        "002-facture-electricite-inv-2024-3341.pdf: 5811.68 EUR, pending",
+        "003-invoice-fenwright-fa2504696.pdf: 302.70 GBP, corrected",
+    ],
     "priorities": ["an hour old", "urgent 1", "urgent 2", "normal 1", "normal 2", "normal 3"],
 }
 
@@ -89,7 +99,7 @@ def test_examples_use_the_public_api_only(name: str) -> None:
     assert ast.get_docstring(tree), "it does not say what it shows"
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     ours = {module for module in imported if module and module.startswith("penstock")}
-    assert {"penstock"} <= ours <= {"penstock", "penstock.gemini"}
+    assert {"penstock"} <= ours <= {"penstock", "penstock.documents", "penstock.gemini"}
 
 
 def test_hello_is_ten_lines() -> None:

@@ -31,7 +31,7 @@ from penstock.pipelines.documents.samples import make_samples
 
 SHARED = Path(os.environ.get("PENSTOCK_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
-RECEIPTS = 4
+RECEIPTS = 2
 """Drawn of the 24, since they take seconds each; all are read by `python -m bench.documents_accuracy`."""
 
 

@@ -21,7 +21,7 @@ from penstock.pipelines.documents.reading import QueueItem
 from penstock.pipelines.documents.samples import Sample, make_samples
 from penstock.pipelines.documents.workflow import export
 
-KINDS = ("facturx", "pdf", "facturx", "facturx_conflict", "pdf", "facturx", "scan", "facturx", "pdf", "facturx")
+KINDS = ("facturx", "pdf", "facturx", "facturx_conflict", "facturx", "facturx", "pdf", "facturx", "facturx", "facturx")
 INBOX = Path("inbox")
 ANNA = "anna"
 

@@ -100,6 +100,20 @@ app: flow:app                     # module:object, where the workflows are
 # pages:                          # the pages pipeline
 #   roots: ["."]                  # runs that are started over HTTP may use these folders; {tenant} is the tenant's name
 
+# documents:                      # the documents pipeline
+#   model:                        # who reads what does not carry its own data; gemini.model unless told
+#   largest_mb: 14                # of one document
+#   most_pages: 50
+#   max_concurrent_tasks: 10      # documents of one batch that are worked on at once
+#   review_hours: 24              # until a review is due
+#   claim: 30m                    # how long a claim on a review holds unless it is renewed
+#   reviewers: []                 # to whom reviews are assigned
+#   sla_p95: 30s                  # what is promised: nineteen in twenty take no longer,
+#   sla_per_hour: 4500            # so many an hour while more wait,
+#   sla_error_rate: 0.01          # no larger part fails,
+#   sla_depth: 500                # no more reviews are open,
+#   sla_breach_rate: 0.001        # no larger part of them is late
+
 # prefect:                        # with delivery: prefect
 #   schedule_minutes: 10          # how often Prefect's schedule looks for work that nobody told of
 #   runs: 10                      # flow runs that one worker runs at once

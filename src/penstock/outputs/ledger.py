@@ -109,6 +109,10 @@ class Outputs:
         due, self._due = self._due, []
         try:
             shown = await self._published(sorted({name for names, _ in due for name in names}))
+        except asyncio.CancelledError:
+            # This one is stopped, not the others: whoever is next does it for them.
+            self._due = due + self._due
+            raise
         except BaseException as error:
             for _, waiting in due:
                 if not waiting.done():

@@ -4,9 +4,10 @@ and Celery's tasks ask through here."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from penstock.app import FollowUp, Penstock
 from penstock.builtin import gemini_place
@@ -64,7 +65,11 @@ async def add(
         limit = settings.documents.max_concurrent_tasks
         then = FollowUp(workflow=many, payload=Many())
         same = once and replace(once, scope=f"{once.scope}/batch")
-        batch = (await app.open_batch(tenant=tenant, limit=limit, then=then, once=same)).id
+        opened = await app.open_batch(tenant=tenant, limit=limit, then=then, once=same)
+        if opened.sealed is not None and not opened.members:
+            # Asked again after it could not be carried out.
+            opened = await app.open_batch(tenant=tenant, limit=limit, then=then)
+        batch = opened.id
     jobs = [_job(app, settings, each, tenant=tenant, batch=batch) for each in kept]
     rows = [
         Expect(
@@ -78,7 +83,7 @@ async def add(
         target = f"document:{kept[0].document_id}" if batch is None else f"batch:{batch}"
         audit = entry(actor, "document.add", target, tenant=tenant, detail=_told(kept))
     try:
-        made = await engine.write(*rows, jobs=jobs, audit=audit, once=once)
+        made = await _started(app, engine.write(*rows, jobs=jobs, audit=audit, once=once), batch)
     except KeyReused:
         raise
     except Conflict:
@@ -87,12 +92,23 @@ async def add(
         if not known or known[kept[0].document_id].job != jobs[0].id:
             raise
         made = [job.id for job in jobs]
-    if batch is not None:
-        await app.seal_batch(batch)
     if made[0] != jobs[0].id:
         return AddedMany(tuple(await _of_jobs(app, made)), batch, repeated=True)
     added = [Added(each.document_id, job.id, each.filename) for each, job in zip(kept, jobs, strict=True)]
     return AddedMany(tuple(added), batch)
+
+
+async def _started(app: Penstock, writing: Coroutine[Any, Any, list[str]], batch: str | None) -> list[str]:
+    """The batch is sealed in the same transaction: one that a crash left open would never end. It is sealed too where
+    nothing was written, since nobody adds to it any more."""
+    if batch is None:
+        return await writing
+    made, sealed = await asyncio.gather(writing, app.seal_batch(batch), return_exceptions=True)
+    for refused in (made, sealed):
+        if isinstance(refused, BaseException):
+            raise refused
+    assert isinstance(made, list)
+    return made
 
 
 async def process_file(
@@ -107,7 +123,14 @@ async def process_file(
     kept = await asyncio.to_thread(
         copy_in, app.engine, DEFAULT_TENANT, Path(file_path), largest=largest, document_id=document_id
     )
-    return (await add(app, settings, [kept], actor=actor)).documents[0]
+    try:
+        return (await add(app, settings, [kept], actor=actor)).documents[0]
+    except Conflict:
+        # The same was asked twice at this moment, and the other was quicker.
+        known = await _known(app, [document_id])
+        if not known:
+            raise
+        return Added(document_id, known[document_id].run, known[document_id].filename)
 
 
 async def process_again(app: Penstock, document_ids: Sequence[str], *, actor: Actor | str = "celery") -> dict[str, str]:

@@ -76,22 +76,46 @@ async def locks(reads: Reads, tenant: str, content_hash: str) -> dict[str, Any]:
     return {field: from_json(value) for field, value in rows}
 
 
-def store_result(doc: Extracted, record: Record, *, folder: str, now: float) -> Expect:
+def store_result(doc: Extracted, record: Record, *, folder: str, revision: int, now: float) -> Expect:
+    """Refused where somebody changed the document since `revision`: what they locked is laid over it at the next
+    try."""
     data = record.data
     return Expect(
         (
             "UPDATE documents SET kind = :kind, pages = :pages, done = 1, finished = :now, folder = :folder,"
             " extraction = :extraction, data = :data, confidence = :confidence, twin = :twin,"
-            " revision = revision + 1, exported = revision + 1 WHERE id = :id",
+            " review_status = :status, revision = revision + 1, exported = revision + 1"
+            " WHERE id = :id AND revision = :revision",
             {
                 "kind": doc.kind, "pages": doc.pages, "now": now, "folder": folder,
                 "extraction": doc.result.model_dump_json(), "data": data.model_dump_json(),
                 "confidence": doc.result.overall_confidence, "twin": rules.twin_key(data),
-                "id": doc.upload.document_id,
+                "status": record.review_status, "id": doc.upload.document_id, "revision": revision,
             },
         ),
-        f"document {doc.upload.document_id} was deleted while it was worked on",
+        f"document {doc.upload.document_id} was changed, or deleted, at this moment",
     )  # fmt: skip
+
+
+def exported(document: str, data: InvoiceData, *, revision: int, behind: bool) -> Expect:
+    """Its files show this revision; or the next one where its data was `behind` what is locked. Refused where the
+    document is gone: its files must not come back."""
+    if not behind:
+        return Expect(
+            (
+                "UPDATE documents SET exported = :revision WHERE id = :id AND exported < :revision",
+                {"id": document, "revision": revision},
+            ),
+            f"document {document} was deleted while its files were written",
+        )
+    return Expect(
+        (
+            "UPDATE documents SET data = :data, twin = :twin, revision = revision + 1, exported = revision + 1"
+            " WHERE id = :id AND revision = :revision",
+            {"id": document, "data": data.model_dump_json(), "twin": rules.twin_key(data), "revision": revision},
+        ),
+        f"document {document} was changed, or deleted, while its files were written",
+    )
 
 
 def audited(

@@ -163,7 +163,8 @@ class Upload(BaseModel):
 
 class Fingerprinted(BaseModel):
     """A document that is not known yet. `told` is what its own e-invoice says, `refused` what of it cannot be
-    understood, by field, and `trouble` why one that is there is of no use; `tries` counts answers of the model that were of no use."""
+    understood, by field, and `trouble` why one that is there is of no use; `tries` counts answers of the model that
+    were of no use."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -212,11 +213,13 @@ class Reviewed(BaseModel):
 
 
 class Export(BaseModel):
-    """Write the files of all documents of this content anew."""
+    """Write the files of all documents of this content anew, in the order of their ids; `after` is the last that was
+    done."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     content_hash: str
+    after: str = ""
 
 
 class Many(BaseModel):

@@ -118,8 +118,8 @@ def corrected(before: InvoiceData, corrections: Mapping[str, Any]) -> dict[str, 
 
 
 def missing(data: InvoiceData) -> list[str]:
-    """Required fields without a value."""
-    return [rule.name for rule in FIELD_RULES if rule.required and not getattr(data, rule.name)]
+    """Required fields without a value. Nothing to pay is one."""
+    return [rule.name for rule in FIELD_RULES if rule.required and getattr(data, rule.name) is None]
 
 
 def doubtful(confidences: Sequence[FieldConfidence]) -> list[str]:

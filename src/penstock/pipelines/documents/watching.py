@@ -1,5 +1,6 @@
 """What looks after the pipeline by the clock: `documents.watch` holds it against what is promised and brings the review
-queue up to date, `documents.snapshot` writes down each hour. Both are jobs that schedules start.
+queue up to date, `documents.snapshot` writes down each hour and removes uploads that came to nothing. Both are jobs
+that schedules start.
 
 The schedules come with the first document, so that whoever has none is not bothered; and one that a person switched off
 or removed stays so.
@@ -74,6 +75,16 @@ async def write_hours(_: Hours, ctx: Context) -> dict[str, list[str]]:
     from penstock.pipelines.documents import snapshots
 
     return await snapshots.write_hours(ctx)
+
+
+@snapshot.step
+async def tidy(written: dict[str, list[str]], ctx: Context) -> dict[str, list[str]]:
+    """A step of its own: a folder that cannot be read does not keep the hours from being written down."""
+    from penstock.pipelines.documents.contents import sweep_orphans
+
+    if removed := await sweep_orphans(ctx, ctx.home, now=ctx.now()):
+        ctx.log.warning("removed %d uploaded files that no document was made of", removed)
+    return written
 
 
 _ensured: WeakSet[Engine] = WeakSet()

@@ -30,6 +30,7 @@ from penstock.pipelines.documents.model import (
 )
 from penstock.pipelines.documents.parsing import Parser
 from penstock.pipelines.documents.prompt import PROMPT_VERSION
+from penstock.store.protocol import Expect
 
 LONGEST_WAIT = 10.0
 """Seconds between two looks at whether the twin that came first is done."""
@@ -99,15 +100,16 @@ async def save(doc: Extracted, ctx: Context) -> Saved | Again:
     upload, tenant = doc.upload, ctx.job.tenant
     if not await ctx.lock(_filing(upload.content_hash)):
         return Again(doc, after=0.5)
-    locked = await ledger.locks(ctx, tenant, upload.content_hash)
-    rows = await ctx.read(("SELECT folder FROM documents WHERE id = :id", {"id": upload.document_id}))
+    # In this order: a correction that comes in between makes a new revision, and this commit is refused.
+    rows = await ctx.read(("SELECT folder, revision FROM documents WHERE id = :id", {"id": upload.document_id}))
     if not rows:
         raise Permanent(f"document {upload.document_id} was deleted while it was worked on")
-    folder = rows[0][0] or folder_of(ctx.now())
+    locked = await ledger.locks(ctx, tenant, upload.content_hash)
+    folder, revision = rows[0][0] or folder_of(ctx.now()), rows[0][1]
     # A review always follows, so nothing that was decided about an earlier extraction stands.
     record = Record(doc.result, rules.effective(doc.result.invoice_data, locked), "pending", tuple(locked))
     await _write(record, folder, ctx)
-    ctx.write(ledger.store_result(doc, record, folder=folder, now=ctx.now()))
+    ctx.write(ledger.store_result(doc, record, folder=folder, revision=revision, now=ctx.now()))
     if not doc.cached:
         ctx.write(ledger.remember_extraction(doc, tenant=tenant, now=ctx.now()))
         ctx.release(_flight(doc.cache_key))
@@ -120,8 +122,9 @@ async def review(doc: Saved, ctx: Context) -> Reviewed:
     upload, now = doc.upload, ctx.now()
     rows = await ctx.read(
         (
-            "SELECT d.data, d.extraction, i.id, i.deadline FROM documents d LEFT JOIN review_items i"
-            " ON i.id = d.review_item AND i.status IN ('pending', 'in_review') WHERE d.id = :id",
+            "SELECT d.data, d.extraction, i.id, i.deadline, d.revision, d.review_status FROM documents d"
+            " LEFT JOIN review_items i ON i.id = d.review_item AND i.status IN ('pending', 'in_review')"
+            " WHERE d.id = :id",
             {"id": upload.document_id},
         )
     )
@@ -150,12 +153,20 @@ async def review(doc: Saved, ctx: Context) -> Reviewed:
             },
         )
     )  # fmt: skip
+    revision, decided = rows[0][4], rows[0][5] != "pending"
     ctx.write(
-        (
-            "UPDATE documents SET review_item = :item, review_status = 'pending' WHERE id = :id",
-            {"item": item, "id": upload.document_id},
+        Expect(
+            (
+                "UPDATE documents SET review_item = :item, review_status = 'pending', revision = revision + :more"
+                " WHERE id = :id AND revision = :revision",
+                {"item": item, "more": int(decided), "id": upload.document_id, "revision": revision},
+            ),
+            f"document {upload.document_id} was decided about, or deleted, at this moment",
         )
     )
+    if decided:
+        # Somebody was quicker, between this step and the last: the files say so, and it does not stand.
+        ctx.spawn("documents.export", Export(content_hash=upload.content_hash))
     ctx.write(
         ledger.audited(
             f"{ctx.job.id}-{ctx.epoch}",
@@ -181,27 +192,33 @@ async def write_files(what: Export, ctx: Context) -> dict[str, int] | Again:
     tenant = ctx.job.tenant
     if not await ctx.lock(_filing(what.content_hash)):
         return Again(what, after=0.5)
+    before = await ledger.locks(ctx, tenant, what.content_hash)
     rows = await ctx.read(
         (
-            "SELECT id, folder, extraction, data, review_status, revision FROM documents WHERE tenant = :tenant"
-            f" AND content_hash = :content AND done = 1 AND exported < revision ORDER BY id LIMIT {FILES_AT_ONCE}",
-            {"tenant": tenant, "content": what.content_hash},
+            "SELECT id, folder, extraction, data, review_status, revision, exported FROM documents WHERE"
+            " tenant = :tenant AND content_hash = :content AND done = 1 AND id > :after"
+            f" ORDER BY id LIMIT {FILES_AT_ONCE}",
+            {"tenant": tenant, "content": what.content_hash, "after": what.after},
         )
     )
-    locked = tuple(await ledger.locks(ctx, tenant, what.content_hash))
-    for document, folder, extraction, data, status, revision in rows:
-        record = Record(ledger.parsed(extraction), ledger.parsed_data(data), status or "pending", locked)
-        await _write(record, folder, ctx)
-        ctx.write(
-            (
-                "UPDATE documents SET exported = :revision WHERE id = :id AND exported < :revision",
-                {"id": document, "revision": revision},
-            )
-        )
-    ctx.count(documents_exported=len(rows))
-    if len(rows) == FILES_AT_ONCE:
+    locked = await ledger.locks(ctx, tenant, what.content_hash)
+    if locked != before:
         return Again(what, after=0.0)
-    return {"documents": ctx.job.counters.get("documents_exported", 0) + len(rows)}
+    written = 0
+    for document, folder, extraction, data, status, revision, exported in rows:
+        result = ledger.parsed(extraction)
+        counts = rules.effective(result.invoice_data, locked)
+        # A document of this content that was being saved while the lock was made does not know of it.
+        behind = counts != ledger.parsed_data(data)
+        if exported >= revision and not behind:
+            continue
+        await _write(Record(result, counts, status or "pending", tuple(locked)), folder, ctx)
+        ctx.write(ledger.exported(document, counts, revision=revision, behind=behind))
+        written += 1
+    ctx.count(documents_exported=written)
+    if len(rows) == FILES_AT_ONCE:
+        return Again(what.model_copy(update={"after": rows[-1][0]}), after=0.0)
+    return {"documents": ctx.job.counters.get("documents_exported", 0) + written}
 
 
 async def add_up(ctx: Context) -> BatchResult:
