@@ -118,10 +118,14 @@ def _empty(port: int) -> None:
 def main() -> None:
     began = time.monotonic()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    for name, taken in rounds(int(sys.argv[1]), int(sys.argv[2]), [CONTESTANTS[int(n)] for n in sys.argv[3:]] or CONTESTANTS).items():
+    for name, taken in rounds(
+        int(sys.argv[1]), int(sys.argv[2]), [CONTESTANTS[int(n)] for n in sys.argv[3:]] or CONTESTANTS
+    ).items():
         for each in taken:
-            print(f"{name:32} {each['documents'] / each['work']:7.1f} documents/s; intake {each['intake']:.2f} s;"
-                  f" {each['cpu'] / each['documents'] * 1e3:.1f} ms of processor time")
+            print(
+                f"{name:32} {each['documents'] / each['work']:7.1f} documents/s; intake {each['intake']:.2f} s;"
+                f" {each['cpu'] / each['documents'] * 1e3:.1f} ms of processor time"
+            )
     print(f"{time.monotonic() - began:.0f} s")
 
 

@@ -61,7 +61,7 @@ def store_version(root: Path, name: str, content: Content, *, job: str, epoch: i
     with _disk_errors(target):
         temporary = _written(target, content)
         try:
-            digest, size = fingerprint(temporary)
+            digest, size = _told_by(content) if isinstance(content, bytes) else fingerprint(temporary)
             version = path.with_name(f".{path.name}.{job}.{epoch}.{digest[:16]}")
             temporary.replace(root / version)
         except BaseException:
@@ -139,6 +139,10 @@ def fingerprint(path: Path) -> tuple[str, int]:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return digest, file.tell()
+
+
+def _told_by(content: bytes) -> tuple[str, int]:
+    return hashlib.sha256(content).hexdigest(), len(content)
 
 
 def sync_folder(folder: Path) -> None:

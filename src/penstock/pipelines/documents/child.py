@@ -9,11 +9,15 @@ from contextlib import closing
 from typing import Any
 
 from PIL import Image
+from pydantic_core import from_json
 
 from penstock.paper import attachments, images, pdf, reading
+from penstock.paper.page import from_json as page_from_json
 from penstock.paper.unreadable import Unreadable
-from penstock.pipelines.documents import einvoice
+from penstock.pipelines.documents import checks, einvoice
+from penstock.pipelines.documents.judging import JUDGEMENT
 from penstock.pipelines.documents.kinds import HEAD, Kind, kind_of, refusal
+from penstock.pipelines.documents.model import InvoiceData
 from penstock.remote.pool.pages import page_done
 
 WIDEST = 3000
@@ -47,6 +51,14 @@ def inspect_document(args: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[d
 def read_pages(args: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[dict[str, Any], list[bytes]]:
     """The pages as `penstock.paper.reading` reads them, of a file that is what its first bytes say."""
     return reading.read_document({**args, "formats": _counted(blobs[0], args)}, blobs)
+
+
+def judge_data(args: Mapping[str, Any], blobs: Sequence[bytes]) -> dict[str, Any]:
+    """What `data` are worth beside pages that `read_pages` gave: `checks.judge`, and by how much pages were turned."""
+    pages = [page_from_json(page) for blob in blobs for page in from_json(blob)]
+    data = InvoiceData.model_validate_json(args["data"])
+    judged = checks.judge(data, pages, source=args["source"], refused=args["refused"])
+    return {"judgement": JUDGEMENT.dump_json(judged).decode(), "turns": [page.turned for page in pages]}
 
 
 def draw_pages(args: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[dict[str, Any], list[bytes]]:

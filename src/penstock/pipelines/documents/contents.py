@@ -3,35 +3,25 @@ whole and synced, before anybody is told of its document."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import hashlib
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import BinaryIO, Self
 
 from penstock.engine.engine import Engine
 from penstock.engine.errors import Transient
-from penstock.engine.identity import checked_name, made_storable, storable
+from penstock.engine.identity import checked_name, made_storable
 from penstock.outputs.files import sync_folder
 from penstock.paper.unreadable import Unreadable
 from penstock.pipelines.documents.kinds import too_large
 
-if TYPE_CHECKING:
-    from penstock.pipelines.documents.ledger import Reads
-
 PART = 1 << 20
 LONGEST_NAME = 200
-
-ORPHANED_AFTER = 86400.0
-"""Seconds after which a file that still has no row will get none any more."""
-LOOKED_AT_FOR = 7 * 86400.0
-"""Seconds since a folder last changed in which it is looked at: what nobody swept in a week stays."""
-MOST_NAMED = 500
 
 
 @dataclass(slots=True, frozen=True)
@@ -130,72 +120,6 @@ def digest_of(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError as error:
         raise Unreadable("The document's file is gone: upload it again.") from error
-
-
-async def sweep_orphans(reads: Reads, home: Path, *, now: float) -> int:
-    """Remove files that came in and of which the store never heard, as a process leaves them that dies between the two;
-    answers how many."""
-    found = await asyncio.to_thread(_old_files, home / "documents", now)
-    known: set[tuple[str, str]] = set()
-    ids = sorted({file.document_id for file in found})
-    for start in range(0, len(ids), MOST_NAMED):
-        named = {f"d{number}": each for number, each in enumerate(ids[start : start + MOST_NAMED])}
-        which = ", ".join(f":{name}" for name in named)
-        known |= {
-            (tenant, id)
-            for tenant, id in await reads.read((f"SELECT tenant, id FROM documents WHERE id IN ({which})", named))
-        }
-    orphans = [file for file in found if file.part or (file.tenant, file.document_id) not in known]
-    return await asyncio.to_thread(_removed, orphans)
-
-
-@dataclass(slots=True, frozen=True)
-class _File:
-    """A file under the documents' folder; a `part` is one that was never whole."""
-
-    path: Path
-    tenant: str
-    changed: float
-    part: bool
-
-    @property
-    def document_id(self) -> str:
-        return self.path.name
-
-
-def _old_files(root: Path, now: float) -> list[_File]:
-    found = []
-    for tenant in _entries(root):
-        for folder in _entries(tenant):
-            # Ids begin with the time, so a folder fills for a quarter of an hour and then changes no more.
-            if now - folder.stat().st_mtime > LOOKED_AT_FOR:
-                continue
-            for file in _entries(folder):
-                with contextlib.suppress(FileNotFoundError):
-                    changed = file.stat().st_mtime
-                    if now - changed > ORPHANED_AFTER and storable(file.name):
-                        part = file.name.startswith(".") and file.name.endswith(".part")
-                        found.append(_File(Path(file.path), tenant.name, changed, part))
-    return found
-
-
-def _entries(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _removed(orphans: Sequence[_File]) -> int:
-    gone = 0
-    for file in orphans:
-        with contextlib.suppress(FileNotFoundError):
-            # One that was brought again under the same id since is no orphan.
-            if file.path.stat().st_mtime == file.changed:
-                file.path.unlink()
-                gone += 1
-    return gone
 
 
 @contextlib.contextmanager

@@ -17,8 +17,6 @@ from penstock.engine.call import Call
 from penstock.engine.context import Context
 from penstock.engine.errors import Permanent, Transient
 from penstock.gemini import GenerateRequest, data, generate_request
-from penstock.paper.page import Page
-from penstock.pipelines.documents.checks import judge
 from penstock.pipelines.documents.kinds import Kind, mime
 from penstock.pipelines.documents.model import ExtractionResult, Fingerprinted, InvoiceData, Usage
 from penstock.pipelines.documents.parsing import Parser
@@ -39,14 +37,14 @@ class Useless(Exception):
     """An answer that cannot be used; the next may be."""
 
 
-async def from_einvoice(doc: Fingerprinted, pages: list[Page], ctx: Context) -> ExtractionResult:
+async def from_einvoice(doc: Fingerprinted, pages: list[bytes], parser: Parser, ctx: Context) -> ExtractionResult:
     """The file's own data, held against what its pages show."""
     assert doc.told is not None
-    return await _judged(doc, doc.told, pages, ctx, model=E_INVOICE, refused=doc.refused, usage=Usage())
+    return await _judged(doc, doc.told, pages, parser, ctx, model=E_INVOICE, refused=doc.refused, usage=Usage())
 
 
 async def from_model(
-    doc: Fingerprinted, path: Path, pages: list[Page], parser: Parser, ctx: Context
+    doc: Fingerprinted, path: Path, pages: list[bytes], parser: Parser, ctx: Context
 ) -> ExtractionResult:
     """What the model read. `Useless` where it gave nothing that can be used."""
     call = await ctx.call("gemini.generate", f"answer-{doc.tries}", await _request(doc, path, parser))
@@ -58,7 +56,7 @@ async def from_model(
     )
     upload = doc.upload
     model = LOCAL_RULES if upload.place == "own" else upload.model
-    return await _judged(doc, answer, pages, ctx, model=model, refused=refused, usage=usage)
+    return await _judged(doc, answer, pages, parser, ctx, model=model, refused=refused, usage=usage)
 
 
 async def _request(doc: Fingerprinted, path: Path, parser: Parser) -> GenerateRequest:
@@ -95,7 +93,8 @@ def _answer(call: Call) -> tuple[InvoiceData, dict[str, str]]:
 async def _judged(
     doc: Fingerprinted,
     told: InvoiceData,
-    pages: list[Page],
+    pages: list[bytes],
+    parser: Parser,
     ctx: Context,
     *,
     model: str,
@@ -103,7 +102,7 @@ async def _judged(
     usage: Usage,
 ) -> ExtractionResult:
     source: Any = "e-invoice" if model == E_INVOICE else "model"
-    judged = await asyncio.to_thread(judge, told, pages, source=source, refused=refused)
+    judged, turns = await parser.judged(told, pages, source=source, refused=refused)
     upload, now = doc.upload, ctx.now()
     findings = judged.findings if doc.trouble is None else (doc.trouble, *judged.findings)
     return ExtractionResult(
@@ -119,5 +118,5 @@ async def _judged(
         usage=usage,
         source=source,
         findings=tuple(findings),
-        page_turns=tuple(page.turned for page in pages),
+        page_turns=turns,
     )

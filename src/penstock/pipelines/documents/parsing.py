@@ -8,8 +8,9 @@ import errno
 import signal
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,7 +21,9 @@ from penstock.paper.page import Page
 from penstock.paper.page import from_json as page_from_json
 from penstock.paper.unreadable import Unreadable
 from penstock.pipelines.documents.einvoice import EInvoice
+from penstock.pipelines.documents.judging import JUDGEMENT, Judgement, Source
 from penstock.pipelines.documents.kinds import LARGEST_FILE, Kind, too_large
+from penstock.pipelines.documents.model import InvoiceData
 from penstock.remote.pool import ProcessPool
 from penstock.remote.pool.errors import ChildDied, Deadly, TooLarge, TooLong, TooManyPages
 from penstock.remote.pool.limits import PoolLimits
@@ -29,12 +32,15 @@ __all__ = ["Inspected", "Parser", "Unreadable"]
 
 CHILD = "penstock.pipelines.documents.child"
 
+_Work = Callable[[], Awaitable[tuple[Any, list[bytes]]]]
+
 MOST_PAGES = 50
 """Of one document. An invoice has a few; one of a telephone company may have dozens."""
 
 LOOKING = PoolLimits(seconds=20, memory_mb=512, answer_mb=16)
 READING = PoolLimits(seconds=120, memory_mb=1024)
 DRAWING = PoolLimits(seconds=30, memory_mb=1024, answer_mb=32)
+JUDGING = PoolLimits(seconds=60, memory_mb=1024, answer_mb=16)
 
 AT_ONCE = 20.0
 """Seconds after which a call hands in the pages it has; the next goes on from there, and others had their turn."""
@@ -93,19 +99,36 @@ class Parser:
 
     async def pages(self, path: Path) -> list[Page]:
         """The words of every page with their boxes: a PDF's own text, or OCR."""
+        told = await self.read(path)
+        return await asyncio.to_thread(_pages, told)
+
+    async def read(self, path: Path) -> list[bytes]:
+        """The same as JSON, as the processes tell it: some pages in each part. To be handed to `judged`."""
         until = time.monotonic() + self._in_all
-        pages: list[Page] = []
+        parts: list[bytes] = []
         first: int | None = 0
         while first is not None:
             args = {"first": first, "pages": self._most_pages, "seconds": AT_ONCE}
             value, (told,) = await self._call("read_pages", args, path, self._reading)
-            pages += await asyncio.to_thread(_pages, told)
+            parts.append(told)
             first = value["next"]
             if first is not None and time.monotonic() > until:
                 raise Unreadable(
-                    f"Reading the document took longer than {self._in_all:g} s; {len(pages)} pages were read: split it."
+                    f"Reading the document took longer than {self._in_all:g} s; {first} pages were read: split it."
                 )
-        return pages
+        return parts
+
+    async def judged(
+        self, data: InvoiceData, read: list[bytes], *, source: Source, refused: Mapping[str, str]
+    ) -> tuple[Judgement, tuple[int, ...]]:
+        """What data are worth beside the pages that `read` gave, and by how much each page was turned."""
+        args = {"data": data.model_dump_json(), "source": source, "refused": dict(refused)}
+        work = partial(self._pool.run, f"{CHILD}:judge_data", args, blobs=read, limits=JUDGING)
+        value, _ = await self._answered(work, JUDGING)
+        try:
+            return JUDGEMENT.validate_json(value["judgement"]), tuple(map(int, value["turns"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise Unreadable("The document led its reader astray: send it anew, or an image of its pages.") from error
 
     async def pictures(self, path: Path) -> list[bytes]:
         """Every page as a JPEG, for models that do not take files of this kind."""
@@ -125,8 +148,12 @@ class Parser:
         self, function: str, args: Mapping[str, Any], path: Path, limits: PoolLimits
     ) -> tuple[Any, list[bytes]]:
         await asyncio.to_thread(_check, path, self._largest_file)
+        work = partial(self._pool.run, f"{CHILD}:{function}", dict(args), files=(path,), limits=limits)
+        return await self._answered(work, limits)
+
+    async def _answered(self, work: _Work, limits: PoolLimits) -> tuple[Any, list[bytes]]:
         try:
-            return await self._once_more(function, args, path, limits)
+            return await _once_more(work)
         except TooLong as error:
             raise Unreadable(
                 f"The document takes longer to read than it may ({limits.seconds:g} s): send a simpler file, or an "
@@ -142,23 +169,22 @@ class Parser:
         except Permanent as error:
             raise Unreadable(_sentence(str(error))) from error
 
-    async def _once_more(
-        self, function: str, args: Mapping[str, Any], path: Path, limits: PoolLimits
-    ) -> tuple[Any, list[bytes]]:
-        """A crash of the reader is tried once more, and then it is the file's doing. Other deaths are the machine's."""
-        for last in (False, True):
-            try:
-                return await self._pool.run(f"{CHILD}:{function}", dict(args), files=(path,), limits=limits)
-            except (ChildDied, Deadly) as error:
-                crashed = isinstance(error, Deadly) or error.code in _CRASHES
-                if not crashed:
-                    raise
-                if last or isinstance(error, Deadly):
-                    raise Unreadable(
-                        "The document crashes the program that reads it, or needs far too much memory: send it anew, "
-                        "or an image of its pages."
-                    ) from error
-        raise AssertionError("unreachable")
+
+async def _once_more(work: _Work) -> tuple[Any, list[bytes]]:
+    """A crash of the reader is tried once more, and then it is the file's doing. Other deaths are the machine's."""
+    for last in (False, True):
+        try:
+            return await work()
+        except (ChildDied, Deadly) as error:
+            crashed = isinstance(error, Deadly) or error.code in _CRASHES
+            if not crashed:
+                raise
+            if last or isinstance(error, Deadly):
+                raise Unreadable(
+                    "The document crashes the program that reads it, or needs far too much memory: send it anew, "
+                    "or an image of its pages."
+                ) from error
+    raise AssertionError("unreachable")
 
 
 def _sentence(text: str) -> str:
@@ -202,5 +228,5 @@ def _inspected(value: Any, blobs: list[bytes]) -> Inspected:
     )
 
 
-def _pages(told: bytes) -> list[Page]:
-    return [page_from_json(page) for page in from_json(told)]
+def _pages(parts: list[bytes]) -> list[Page]:
+    return [page_from_json(page) for part in parts for page in from_json(part)]

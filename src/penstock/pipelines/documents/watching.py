@@ -1,6 +1,6 @@
 """What looks after the pipeline by the clock: `documents.watch` holds it against what is promised and brings the review
-queue up to date, `documents.snapshot` writes down each hour and removes uploads that came to nothing. Both are jobs
-that schedules start.
+queue up to date, `documents.snapshot` writes down each hour and removes what died with its process. Both are jobs that
+schedules start.
 
 The schedules come with the first document, so that whoever has none is not bothered; and one that a person switched off
 or removed stays so.
@@ -80,10 +80,16 @@ async def write_hours(_: Hours, ctx: Context) -> dict[str, list[str]]:
 @snapshot.step
 async def tidy(written: dict[str, list[str]], ctx: Context) -> dict[str, list[str]]:
     """A step of its own: a folder that cannot be read does not keep the hours from being written down."""
-    from penstock.pipelines.documents.contents import sweep_orphans
+    from penstock.pipelines.documents.sweeping import sweep_orphans
 
-    if removed := await sweep_orphans(ctx, ctx.home, now=ctx.now()):
-        ctx.log.warning("removed %d uploaded files that no document was made of", removed)
+    last = await ctx.read(
+        (
+            "SELECT MAX(finished) FROM jobs WHERE workflow = :workflow AND lane <> '' AND status = 'completed'",
+            {"workflow": ctx.job.workflow},
+        )
+    )
+    if removed := await sweep_orphans(ctx, ctx.home, now=ctx.now(), since=last[0][0]):
+        ctx.log.warning("removed %d files that processes which died had left behind", removed)
     return written
 
 

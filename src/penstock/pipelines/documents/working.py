@@ -9,6 +9,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import from_json
+
 from penstock.engine.context import Context
 from penstock.engine.errors import Permanent
 from penstock.engine.outcome import Again, Goto
@@ -49,15 +51,15 @@ async def fingerprint(upload: Upload, ctx: Context) -> Fingerprinted | Again | G
     key = rules.cache_key(
         upload.content_hash, place=upload.place, model=upload.model, prompt=PROMPT_VERSION, schema=SCHEMA_VERSION
     )
+    flies = await ctx.lock(_flight(key))
+    # After the lock: whoever held it until now may have brought the answer.
     if not upload.fresh and (hit := await _hit(upload, key, ctx)) is not None:
+        if flies:
+            ctx.release(_flight(key))
         return hit
-    if not await ctx.lock(_flight(key)):
+    if not flies:
         waited = upload.model_copy(update={"waits": upload.waits + 1})
         return Again(waited, after=min(0.25 * 1.5**upload.waits, LONGEST_WAIT))
-    # Whoever held the lock until now may have brought the answer.
-    if not upload.fresh and (hit := await _hit(upload, key, ctx)) is not None:
-        ctx.release(_flight(key))
-        return hit
     found = await (await _parser(ctx, upload)).inspect(path)
     told, refused = (None, {}) if found.invoice is None else (found.invoice.data, dict(found.invoice.refused))
     ctx.write(
@@ -80,9 +82,9 @@ async def fingerprint(upload: Upload, ctx: Context) -> Fingerprinted | Again | G
 async def extract(doc: Fingerprinted, ctx: Context) -> Extracted | Again:
     path = _path(ctx, doc.upload.document_id)
     parser = await _parser(ctx, doc.upload)
-    pages = await parser.pages(path)
+    pages = await parser.read(path)
     if doc.told is not None:
-        result = await from_einvoice(doc, pages, ctx)
+        result = await from_einvoice(doc, pages, parser, ctx)
     else:
         try:
             result = await from_model(doc, path, pages, parser, ctx)
@@ -130,12 +132,13 @@ async def review(doc: Saved, ctx: Context) -> Reviewed:
     )
     if not rows:
         raise Permanent(f"document {upload.document_id} was deleted while it was worked on")
-    data, result = ledger.parsed_data(rows[0][0]), ledger.parsed(rows[0][1])
+    data, extraction = ledger.parsed_data(rows[0][0]), from_json(rows[0][1])
+    confidence, findings = float(extraction["overall_confidence"]), extraction["findings"]
     item, deadline = rows[0][2] or ctx.job.id, rows[0][3] or now + upload.review_hours * 3600
     total = float(data.total or 0)
-    weight = rules.weight(result.overall_confidence, len(data.line_items), total)
+    weight = rules.weight(confidence, len(data.line_items), total)
     stands = rules.standing(weight, deadline=deadline, now=now)
-    approvable = not rules.missing(data) and not result.findings
+    approvable = not rules.missing(data) and not findings
     ctx.write(
         (
             "INSERT INTO review_items (id, tenant, document, content_hash, status, rising, rank, turns, weight,"
@@ -148,7 +151,7 @@ async def review(doc: Saved, ctx: Context) -> Reviewed:
             {
                 "id": item, "tenant": ctx.job.tenant, "document": upload.document_id, "content": upload.content_hash,
                 "rising": stands.rising, "rank": stands.rank, "turns": stands.turns, "weight": weight,
-                "deadline": deadline, "confidence": result.overall_confidence, "lines": len(data.line_items),
+                "deadline": deadline, "confidence": confidence, "lines": len(data.line_items),
                 "total": total, "approvable": int(approvable), "now": now,
             },
         )
@@ -181,7 +184,7 @@ async def review(doc: Saved, ctx: Context) -> Reviewed:
     seconds = now - (ctx.job.started or now)
     ctx.write(
         metrics.observed(
-            {metrics.SECONDS: seconds, metrics.CONFIDENCE: result.overall_confidence},
+            {metrics.SECONDS: seconds, metrics.CONFIDENCE: confidence},
             part=metrics.part_of(ctx.job.worker),
         )
     )

@@ -214,17 +214,15 @@ class GeminiEmbed(Single):
 
 
 async def _generated(client: GeminiClient, model: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    # Of an object the SDK would make a deep copy, the request included.
+    config: types.GenerateContentConfigDict = {
+        "automatic_continuation": False,
+        "automatic_function_calling": {"disable": True},
+        "should_return_http_response": True,
+        "http_options": client.options(client.settings.generate_timeout, body),  # type: ignore[typeddict-item]
+    }
     with translated("generate", stake="answer"):
-        answer = await client.sdk.models.generate_content(
-            model=model,
-            contents=_STAND_IN,
-            config=types.GenerateContentConfig(
-                automatic_continuation=False,
-                automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
-                should_return_http_response=True,
-                http_options=client.options(client.settings.generate_timeout, body),
-            ),
-        )
+        answer = await client.sdk.models.generate_content(model=model, contents=_STAND_IN, config=config)
         raw = answer.sdk_http_response.body if answer.sdk_http_response else None
         response = from_json(raw or "")
     if not isinstance(response, dict):

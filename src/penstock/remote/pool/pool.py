@@ -163,7 +163,7 @@ class ProcessPool:
             self._idle.remove(dead)
             self._bury(dead)
         # What earlier calls have imported and kept must not be counted against this one.
-        fitting = [each for each in self._idle if each.memory_mb <= request.limits.memory_mb / 2]
+        fitting = [each for each in self._idle if each.rests_with <= request.limits.memory_mb / 2]
         if fitting:
             child = max(fitting, key=lambda each: (each.last == wanted, each.last[1] == resource))
             self._idle.remove(child)
@@ -212,7 +212,9 @@ class ProcessPool:
             await asyncio.shield(burial)
 
     def _spent(self, child: Child) -> bool:
-        return child.worn or child.calls >= self._calls_per_child or child.memory_mb > self._recycle_mb
+        # Looked up once: a process that waits for its next call needs no more than now.
+        child.rests_with = child.memory_mb
+        return child.worn or child.calls >= self._calls_per_child or child.rests_with > self._recycle_mb
 
     def _bury(self, child: Child) -> asyncio.Task[None]:
         burial = asyncio.ensure_future(self._buried(child))

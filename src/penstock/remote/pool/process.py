@@ -64,6 +64,7 @@ class Child:
         self.worn = False
         self.resting = False
         self.last = ("", "")
+        self.rests_with = 0.0
         self._printed = bytearray()
         self._talk: asyncio.Future[Any] | None = None
         self._loop = asyncio.get_running_loop()
