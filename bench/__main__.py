@@ -5,23 +5,26 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from bench import documents, pages
 from bench.engine import contestants
 from bench.engine.run import run_engine
 from bench.gemini.run import run_gemini
 from bench.home import reserved
 from bench.options import Options
-from bench.pages import PARTS, run_pages
 from bench.service.run import run_service
 
 BENCHES: dict[str, Callable[[Options], int]] = {
     "engine": run_engine,
     "gemini": run_gemini,
     "service": run_service,
-    "pages": run_pages,
+    "pages": pages.run_pages,
+    "documents": documents.run_documents,
 }
+
+WITH_PARTS: dict[str, Mapping[str, object]] = {"pages": pages.PARTS, "documents": documents.PARTS}
 
 
 def main() -> int:
@@ -39,8 +42,13 @@ def main() -> int:
         print("\n  ".join(["engine", *(contestant.name for contestant in contestants.ALL)]))
         print("\n  ".join(["gemini", "google-genai", "penstock"]))
         print("\n  ".join(["service", "penstock"]))
-        print("\n  ".join(["pages", *PARTS]))
+        print("\n  ".join(["pages", *pages.PARTS]))
+        print("\n  ".join(["documents", *documents.PARTS]))
         return 0
+    # `documents queue` is the same as `documents --peers queue`.
+    if chosen.names and chosen.names[0] in WITH_PARTS and set(chosen.names[1:]) & WITH_PARTS[chosen.names[0]].keys():
+        chosen.peers = ",".join(chosen.names[1:])
+        del chosen.names[1:]
     for name in chosen.names:
         if name not in BENCHES:
             parser.error(f"there is no bench {name!r}; there are: {', '.join(BENCHES)}")
@@ -52,7 +60,9 @@ def main() -> int:
         peers=frozenset(chosen.peers.split(",")) if chosen.peers else None,
         tree=chosen.tree,
     )
-    if options.peers and not any(map(options.wants, [*(contestant.name for contestant in contestants.ALL), *PARTS])):
+    if options.peers and not any(
+        map(options.wants, [*(contestant.name for contestant in contestants.ALL), *pages.PARTS, *documents.PARTS])
+    ):
         parser.error(f"no contestant is named {chosen.peers}; see --list")
     # Servers and workers are stopped on the way out, so a polite kill must unwind like Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -1,8 +1,8 @@
 """The same work as a plain chain of Celery tasks, as one would write it first: hash, read and ask the model, write the
 two files, insert the rows. No job is stored, a file is written where it belongs, and what a crash loses is lost.
 
-As a module it is the Celery app of the workers. `python -m bench.documents_chain FOLDER` takes in a folder and waits until all
-of its rows are there. `CHAIN_…` in the environment says where everything is.
+As a module it is the Celery app of the workers. `python -m bench.documents_chain FOLDER` takes in a folder and waits
+until all of its rows are there. `CHAIN_…` in the environment says where everything is.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How much processor time some processes and all below them have had: what a document costs, however busy the machine is
-with other things."""
+"""How much processor time some processes and all below them have had: what a document costs, however busy the machine
+is with other things."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m bench.documents_ours FOLDER RESULT`: take in a folder of documents and wait until all of them are through.
+"""`python -m bench.documents_ours FOLDER`: take in a folder of documents and wait until all of them are through.
 What the environment says (`PENSTOCK_…`) decides where: with `WORKER=here` the jobs run in this process too, else a
 worker somewhere does. Prints what it took as a line of JSON."""
 
@@ -54,7 +54,7 @@ async def _through(app: Penstock, settings: Settings, kept: list[contents.Kept])
     added = await asking.add(app, settings, kept)
     assert added.batch_id is not None
     async with asyncio.timeout(PATIENCE):
-        while (batch := await app.batch(added.batch_id)).finished is None:
+        while (batch := await app.batch(added.batch_id)).finished is None:  # noqa: ASYNC110
             await asyncio.sleep(LOOK_EVERY)
     assert batch.completed == len(kept), batch
 

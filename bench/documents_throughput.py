@@ -1,6 +1,6 @@
 """Documents a second with a model that answers at once: Penstock in one process on SQLite, Penstock on Celery with two
-processes, Valkey and PostgreSQL, and a plain chain of Celery tasks on the same servers. They take turns; each ratio is of one
-round. The model is one local Gemini with a scripted answer, which all of them ask through Google's client."""
+processes, Valkey and PostgreSQL, and a plain chain of Celery tasks on the same servers. They take turns; each ratio is
+of one round. The model is one local Gemini with a scripted answer, which all of them ask through Google's client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +23,7 @@ from penstock.pipelines.documents.samples import bulk
 
 ROOT = RESULTS.parent.parent
 PROCESSES = 2
-ANSWER = {
+ANSWER: dict[str, object] = {
     "vendor": "Acme", "invoice_number": "1", "date": "2024-01-02", "due_date": None, "subtotal": "10.00",
     "tax_rate": "20", "tax_amount": "2.00", "total": "12.00", "currency": "EUR", "line_items": [],
 }  # fmt: skip
@@ -113,21 +112,3 @@ def _empty(port: int) -> None:
 
     with Redis(port=port) as redis:
         redis.flushall()
-
-
-def main() -> None:
-    began = time.monotonic()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    for name, taken in rounds(
-        int(sys.argv[1]), int(sys.argv[2]), [CONTESTANTS[int(n)] for n in sys.argv[3:]] or CONTESTANTS
-    ).items():
-        for each in taken:
-            print(
-                f"{name:32} {each['documents'] / each['work']:7.1f} documents/s; intake {each['intake']:.2f} s;"
-                f" {each['cpu'] / each['documents'] * 1e3:.1f} ms of processor time"
-            )
-    print(f"{time.monotonic() - began:.0f} s")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,5 +1,5 @@
-"""What must hold of documents once all work is over, whatever happened on the way: rows, files, locks and reviews agree,
-and nothing lies about."""
+"""What must hold of documents once all work is over, whatever happened on the way: rows, files, locks and reviews
+agree, and nothing lies about."""
 
 from __future__ import annotations
 

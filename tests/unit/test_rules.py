@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.engine.errors import InvalidRequest, Permanent, RateLimited, Transient
+from penstock.engine.errors import Conflict, InvalidRequest, Outdated, Permanent, RateLimited, Transient
 from penstock.engine.identity import checked_key, checked_name, id_source
 from penstock.engine.lane import checked_limits, limit_keys, room_left
 from penstock.engine.priority import Priority, effective
@@ -52,6 +52,9 @@ def test_the_errors_type_decides() -> None:
     assert after(Transient(), attempt=3) is None
     assert after(Permanent()) is None
     assert after(ZeroDivisionError()) is None
+    assert after(Conflict()) is None
+    assert after(Outdated("rows that others changed are looked at again, soon"), attempt=2) == 0.25
+    assert after(Outdated(), attempt=3) is None
     assert after(RateLimited(retry_after=7), attempt=3) == 7
     assert after(RateLimited(retry_after=7), throttled=2) is None
 

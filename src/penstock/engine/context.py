@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
 
@@ -223,15 +223,18 @@ class Context:
 
     async def output(self, name: str, content: bytes | Callable[[BinaryIO], object]) -> str:
         """Write a file that becomes public, whole, when this step's outcome is stored. Returns its SHA-256."""
+        return (await self.outputs(lambda: {name: content}))[0]
+
+    async def outputs(self, contents: Callable[[], Mapping[str, bytes | Callable[[BinaryIO], object]]]) -> list[str]:
+        """The same for several files at once. `contents` is called in the thread that writes them."""
         self._check_open()
         row = self._row
-        stored, statement = await self._engine.outputs.add(
-            name, content, tenant=row.tenant, job=row.id, epoch=row.epoch
-        )
+        added = await self._engine.outputs.add_all(contents, tenant=row.tenant, job=row.id, epoch=row.epoch)
         self._check_open()
-        self._writes.append(statement)
-        self._outputs.append(stored.name)
-        return str(stored.sha256)
+        for stored, statement in added:
+            self._writes.append(statement)
+            self._outputs.append(stored.name)
+        return [str(stored.sha256) for stored, _ in added]
 
     def spawn(
         self,

@@ -15,7 +15,8 @@ PenstockError
 │   ├── InvalidPayload
 │   ├── NotFound            an unknown workflow, job, batch or schedule
 │   └── Conflict            the thing exists, in another state or with another content
-│       └── KeyReused       the same idempotency key came with another request
+│       ├── KeyReused       the same idempotency key came with another request
+│       └── Outdated        rows have changed since they were looked at: look again
 ├── StoreError              the database did not do what it was asked
 │   ├── StoreUnavailable    try again: busy, restarting, out of reach
 │   ├── CommitUnknown       the connection broke inside COMMIT: read back, then decide
@@ -101,6 +102,11 @@ class Conflict(InvalidRequest):
 
 class KeyReused(Conflict):
     """An idempotency key belongs to the request that it first came with."""
+
+
+class Outdated(Conflict):
+    """A statement with `Expect` did not find what it was made for. A step that is refused so is tried again, soon: it
+    will look at what there is now."""
 
 
 class StoreError(PenstockError):

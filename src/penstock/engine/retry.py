@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from penstock.engine.errors import Ambiguous, Blocked, InvalidRequest, OverBudget, Permanent, RateLimited
+from penstock.engine.errors import Ambiguous, Blocked, InvalidRequest, Outdated, OverBudget, Permanent, RateLimited
+
+SOON = 0.25
+"""Seconds at most after which a step looks again at rows that others changed meanwhile."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -14,8 +17,8 @@ class Retry:
 
     `attempts` counts every try, the first too. The n-th retry waits `base · factor^(n-1)` seconds, at most `cap`,
     moved by up to ± `jitter` of itself so that a thousand failures do not come back in the same second. `fatal` names
-    exception types that fail at once, beside `Permanent` and `InvalidRequest`. Rate limits have a budget of their own
-    (`rate_limited`): they say nothing about the job.
+    exception types that fail at once, beside `Permanent` and `InvalidRequest`; `Outdated` is tried again at once. Rate
+    limits have a budget of their own (`rate_limited`): they say nothing about the job.
     """
 
     attempts: int = 5
@@ -52,6 +55,8 @@ def judge(error: BaseException, policy: Retry, *, attempt: int, throttled: int, 
     """Decide by the error's type: pure, so that every delivery decides alike."""
     if isinstance(error, Ambiguous | OverBudget):
         return Verdict(None, parks=True)
+    if isinstance(error, Outdated) and attempt < policy.attempts:
+        return Verdict(min(policy.delay(attempt, rng), SOON))
     if isinstance(error, Permanent | InvalidRequest) or (policy.fatal and isinstance(error, policy.fatal)):
         return Verdict(None)
     if isinstance(error, RateLimited):

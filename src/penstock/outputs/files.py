@@ -13,7 +13,7 @@ import glob
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -56,19 +56,30 @@ def checked_output(name: str) -> PurePosixPath:
 def store_version(root: Path, name: str, content: Content, *, job: str, epoch: int) -> Stored:
     """Write one version of an output: durable when this returns, but not yet public. Its name says what is in it, so
     that a second content under the same claim is a second file."""
-    path = checked_output(name)
-    target = root / path
-    with _disk_errors(target):
-        temporary = _written(target, content)
-        try:
-            digest, size = _told_by(content) if isinstance(content, bytes) else fingerprint(temporary)
-            version = path.with_name(f".{path.name}.{job}.{epoch}.{digest[:16]}")
-            temporary.replace(root / version)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        sync_folder(target.parent)
-    return Stored(name, str(version), digest, size)
+    return store_versions(root, {name: content}, job=job, epoch=epoch)[0]
+
+
+def store_versions(root: Path, contents: Mapping[str, Content], *, job: str, epoch: int) -> list[Stored]:
+    """The same for several outputs; each folder is synced once."""
+    stored, folders = [], set()
+    for name, content in contents.items():
+        path = checked_output(name)
+        target = root / path
+        with _disk_errors(target):
+            temporary = _written(target, content)
+            try:
+                digest, size = _told_by(content) if isinstance(content, bytes) else fingerprint(temporary)
+                version = path.with_name(f".{path.name}.{job}.{epoch}.{digest[:16]}")
+                temporary.replace(root / version)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+        stored.append(Stored(name, str(version), digest, size))
+        folders.add(target.parent)
+    for folder in folders:
+        with _disk_errors(folder):
+            sync_folder(folder)
+    return stored
 
 
 def drop_older(root: Path, stored: Stored, previous: str | None) -> None:
@@ -96,10 +107,9 @@ def atomic_write(target: Path, content: Content) -> None:
 
 def _written(target: Path, content: Content) -> Path:
     """The content in a file beside its place, synced."""
-    target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        with temporary.open("xb") as file:
+        with _begun(temporary) as file:
             if callable(content):
                 content(file)
             else:
@@ -110,6 +120,15 @@ def _written(target: Path, content: Content) -> Path:
         temporary.unlink(missing_ok=True)
         raise
     return temporary
+
+
+def _begun(path: Path) -> BinaryIO:
+    """A new file; its folder is made where there is none, which is seldom."""
+    try:
+        return path.open("xb")
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("xb")
 
 
 def publish(root: Path, stored: Stored) -> bool:
@@ -129,8 +148,9 @@ def publish(root: Path, stored: Stored) -> bool:
             return False
         try:
             link.replace(public)
-        finally:
+        except BaseException:
             link.unlink(missing_ok=True)
+            raise
     return True
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TextIO, runtime_checkable
 
@@ -22,6 +22,7 @@ from penstock.outputs.files import (
     fingerprint,
     publish,
     store_version,
+    store_versions,
     sync_folder,
 )
 
@@ -70,11 +71,20 @@ class Outputs:
 
     async def add(self, name: str, content: Content, *, tenant: str, job: str, epoch: int) -> tuple[Stored, Statement]:
         """Write a version, and give the statement that makes it count when it joins the step's commit."""
+        return (await self.add_all(lambda: {name: content}, tenant=tenant, job=job, epoch=epoch))[0]
+
+    async def add_all(
+        self, contents: Callable[[], Mapping[str, Content]], *, tenant: str, job: str, epoch: int
+    ) -> list[tuple[Stored, Statement]]:
+        """The same for several at once, which are made in the thread that writes them."""
         if self._store is None:
             raise InvalidRequest("outputs need a SQL store: the memory store keeps no files")
-        full = f"{tenant}/{checked_output(name)}"
-        stored = await asyncio.to_thread(store_version, self.root, full, content, job=job, epoch=epoch)
-        return stored, _counts(stored, job)
+
+        def store() -> list[Stored]:
+            named = {f"{tenant}/{checked_output(name)}": content for name, content in contents().items()}
+            return store_versions(self.root, named, job=job, epoch=epoch)
+
+        return [(stored, _counts(stored, job)) for stored in await asyncio.to_thread(store)]
 
     async def adopt(self, name: str, *, tenant: str = "default", job: str = "") -> Stored | None:
         """A public file that has no row (it was there before, or its row was lost) becomes an output as it is."""
@@ -107,11 +117,14 @@ class Outputs:
 
     async def _publish_due(self) -> None:
         due, self._due = self._due, []
+        names = sorted({name for asked, _ in due for name in asked})
+        work = asyncio.create_task(self._published(names), name="penstock-publish")
         try:
-            shown = await self._published(sorted({name for names, _ in due for name in names}))
+            shown = await asyncio.shield(work)
         except asyncio.CancelledError:
-            # This one is stopped, not the others: whoever is next does it for them.
+            # This one is stopped, not the others: whoever is next does it for them, once the files are let go of.
             self._due = due + self._due
+            work.add_done_callback(lambda done: done.cancelled() or done.exception())
             raise
         except BaseException as error:
             for _, waiting in due:

@@ -199,7 +199,7 @@ class Tidy:
 @dataclass(slots=True, frozen=True)
 class Expect:
     """A statement of a pipeline's own that must change exactly `rows` rows: if it does not, nothing that was written
-    with it is kept, and who asked is refused with `otherwise` (a `Conflict`)."""
+    with it is kept, and who asked is refused with `otherwise` (`Outdated`, a `Conflict`). A step is tried again."""
 
     statement: Any
     otherwise: str

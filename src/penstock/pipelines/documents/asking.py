@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -62,14 +63,7 @@ async def add(
     await watching.ensure(app, settings)
     engine, batch = app.engine, None
     if len(kept) > 1:
-        limit = settings.documents.max_concurrent_tasks
-        then = FollowUp(workflow=many, payload=Many())
-        same = once and replace(once, scope=f"{once.scope}/batch")
-        opened = await app.open_batch(tenant=tenant, limit=limit, then=then, once=same)
-        if opened.sealed is not None and not opened.members:
-            # Asked again after it could not be carried out.
-            opened = await app.open_batch(tenant=tenant, limit=limit, then=then)
-        batch = opened.id
+        batch = await _opened(app, settings.documents.max_concurrent_tasks, tenant=tenant, once=once)
     jobs = [_job(app, settings, each, tenant=tenant, batch=batch) for each in kept]
     rows = [
         Expect(
@@ -96,6 +90,17 @@ async def add(
         return AddedMany(tuple(await _of_jobs(app, made)), batch, repeated=True)
     added = [Added(each.document_id, job.id, each.filename) for each, job in zip(kept, jobs, strict=True)]
     return AddedMany(tuple(added), batch)
+
+
+async def _opened(app: Penstock, limit: int, *, tenant: str, once: Once | None) -> str:
+    """A batch for documents; asked again, the same one, unless it could not be filled and was sealed empty."""
+    for number in count(1):
+        same = once and replace(once, scope=f"{once.scope}/batch/{number}")
+        then = FollowUp(workflow=many, payload=Many())
+        batch = await app.open_batch(tenant=tenant, limit=limit, then=then, once=same)
+        if batch.sealed is None or batch.members:
+            return batch.id
+    raise AssertionError("unreachable")
 
 
 async def _started(app: Penstock, writing: Coroutine[Any, Any, list[str]], batch: str | None) -> list[str]:

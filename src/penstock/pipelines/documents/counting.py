@@ -57,20 +57,26 @@ async def queue_total(
     priority_min: float = 0.0,
 ) -> int:
     """How many items `reading.queue` has in all."""
-    named = {f"status{number}": each for number, each in enumerate(dict.fromkeys(status))}
-    where, values = [f"status IN ({', '.join(f':{name}' for name in named)})"], dict[str, Any](named)
+    gained = rules.SLOPE * engine.clock.now()
+    where, values = [], dict[str, Any]()
     for name, value in (("tenant", tenant), ("assigned_to", assigned_to)):
         if value is not None:
             where.append(f"{name} = :{name}")
             values[name] = value
-    if priority_min > 0:
-        gained = rules.SLOPE * engine.clock.now()
-        where.append(
-            "((rising = 0 AND rank >= CAST(:least AS DOUBLE PRECISION))"
-            " OR (rising = 1 AND rank >= CAST(:least1 AS DOUBLE PRECISION)))"
-        )
-        values |= {"least": priority_min, "least1": priority_min - gained}
-    rows = await engine.read((f"SELECT COUNT(*) FROM review_items WHERE {' AND '.join(where)}", values))
+    # Each status and movement is a stretch of an index.
+    parts = []
+    for number, each in enumerate(dict.fromkeys(status)):
+        values[f"status{number}"] = each
+        if priority_min <= 0:
+            parts.append([f"status = :status{number}"])
+            continue
+        values |= {"least0": priority_min, "least1": priority_min - gained}
+        parts += [
+            [f"status = :status{number}", f"rising = {rising}", f"rank >= CAST(:least{rising} AS DOUBLE PRECISION)"]
+            for rising in (0, 1)
+        ]
+    counts = " + ".join(f"(SELECT COUNT(*) FROM review_items WHERE {' AND '.join(where + part)})" for part in parts)
+    rows = await engine.read((f"SELECT {counts}", values))
     return int(rows[0][0])
 
 
@@ -94,15 +100,20 @@ async def stats(engine: Engine, *, tenant: str | None = None) -> Stats:
 
 
 async def document_counts(engine: Engine, *, tenant: str | None = None) -> dict[str, int]:
-    """Status → how many documents have it."""
+    """Status → how many documents have it. Only those are looked at that may be anything but completed."""
     rows = await engine.read(
         (
-            f"SELECT {reading.STATUS} AS told, COUNT(*) FROM documents d {ledger.NEWEST_RUN}"
-            f"{'' if tenant is None else ' WHERE d.tenant = :tenant'} GROUP BY told",
+            f"SELECT {reading.STATUS} AS told, COUNT(*) FROM ({reading.unsettled(tenant)}) AS u"
+            f" CROSS JOIN documents d {ledger.NEWEST_RUN} WHERE d.id = u.id"
+            f"{'' if tenant is None else ' AND d.tenant = :tenant'} GROUP BY told",
             _of(tenant),
         )
     )
-    return dict.fromkeys(get_args(DocumentStatus), 0) | {status: int(count) for status, count in rows}
+    counts = dict.fromkeys(get_args(DocumentStatus), 0) | {status: int(count) for status, count in rows}
+    where = "" if tenant is None else " WHERE tenant = :tenant"
+    whole = await engine.read((f"SELECT COUNT(*) FROM documents{where}", _of(tenant)))
+    others = sum(count for status, count in counts.items() if status != "completed")
+    return counts | {"completed": max(0, int(whole[0][0]) - others)}
 
 
 async def workloads(engine: Engine, *, tenant: str | None = None) -> list[Workload]:

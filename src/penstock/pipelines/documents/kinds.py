@@ -9,7 +9,7 @@ Kind = Literal["pdf", "png", "jpeg", "webp", "gif", "tiff", "bmp"]
 HEAD = 1024
 """Bytes that tell what a file is. A PDF's mark may stand anywhere in them: mail programs put lines before it."""
 
-LARGEST_FILE = 50 * 2**20
+LARGEST_FILE = 50_000_000
 """Bytes of one document; Gemini itself takes no larger PDF."""
 
 SUPPORTED = "PDF, PNG, JPEG, WebP, GIF, TIFF or BMP"
@@ -74,7 +74,7 @@ def refusal(head: bytes) -> str:
 
 def too_large(size: int, most: int = LARGEST_FILE) -> str:
     """Why a file of `size` bytes is refused."""
-    return f"The file has {size / 2**20:.1f} MB; at most {most / 2**20:g} MB are taken: send it smaller, or in parts."
+    return f"The file has {size / 1e6:.1f} MB; at most {most / 1e6:g} MB are taken: send it smaller, or in parts."
 
 
 def _is_bitmap(head: bytes) -> bool:

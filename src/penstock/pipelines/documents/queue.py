@@ -103,9 +103,23 @@ async def claim(
         await engine.write(change)
     else:
         action = "reopened" if decided else "claimed"
-        again = [(f"{_STANDS} WHERE id = :id", {"id": item_id, "now": now})] if decided else []
-        await _do(engine, found, actor, action, [change, *again], now=now)
+        again = _reopening(found, now) if decided else []
+        jobs = [_export(engine, found)] if decided else []
+        await _do(engine, found, actor, action, [change, *again], now=now, jobs=jobs)
     return await item(engine, item_id)
+
+
+def _reopening(found: Item, now: float) -> Statements:
+    """The new revision tells a second reading of the document, which may be about to be put before a reviewer, that
+    its review is open."""
+    current = Expect(
+        (
+            "UPDATE documents SET revision = revision + 1 WHERE id = :document AND review_item = :id",
+            {"document": found.document, "id": found.id},
+        ),
+        f"document {found.document} was read again since, and has a newer review than {found.id}",
+    )
+    return [(f"{_STANDS} WHERE id = :id", {"id": found.id, "now": now}), current]
 
 
 async def release(engine: Engine, item_id: str, *, actor: Actor | str, tenant: str | None = None) -> Item:
@@ -271,14 +285,15 @@ async def turn(engine: Engine) -> bool:
 
 async def due(reads: ledger.Reads, now: float) -> bool:
     """Whether there is anything to bring up to date."""
-    rows = await reads.read(
-        (
-            "SELECT EXISTS (SELECT 1 FROM review_items WHERE turns <= :now), EXISTS"
-            " (SELECT 1 FROM review_items WHERE status = 'in_review' AND claim_until <= :now)",
-            {"now": now},
+    # The first of each index, compared here: of a question whether any is due yet PostgreSQL expects that many are, and
+    # reads the whole table for it.
+    (next_turn, next_lapse) = (
+        await reads.read(
+            "SELECT (SELECT MIN(turns) FROM review_items WHERE turns IS NOT NULL),"
+            " (SELECT MIN(claim_until) FROM review_items WHERE status = 'in_review')"
         )
-    )
-    return any(rows[0])
+    )[0]
+    return any(moment is not None and moment <= now for moment in (next_turn, next_lapse))
 
 
 def turning(now: float) -> Statements:

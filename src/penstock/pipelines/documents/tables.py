@@ -39,6 +39,8 @@ Index("documents_newest", documents.c.tenant, documents.c.id.desc())
 Index("documents_content", documents.c.tenant, documents.c.content_hash)
 Index("documents_job", documents.c.job)
 Index("documents_batch", documents.c.batch, documents.c.id)
+_where = text("done = 0")
+Index("documents_undone", documents.c.tenant, documents.c.id, sqlite_where=_where, postgresql_where=_where)
 _where = text("twin IS NOT NULL")
 Index("documents_twin", documents.c.tenant, documents.c.twin, sqlite_where=_where, postgresql_where=_where)
 
@@ -93,9 +95,11 @@ review = Table(
 )  # fmt: skip
 Index("review_items_order", review.c.status, review.c.rising, review.c.rank.desc(), review.c.id)
 Index("review_items_tenant", review.c.tenant, review.c.status, review.c.rising, review.c.rank.desc(), review.c.id)
+_where = text("assigned_to IS NOT NULL")
 Index(
     "review_items_assigned",
-    review.c.tenant, review.c.assigned_to, review.c.status, review.c.rising, review.c.rank.desc(), review.c.id,
+    review.c.assigned_to, review.c.status, review.c.rising, review.c.rank.desc(), review.c.id,
+    sqlite_where=_where, postgresql_where=_where,
 )  # fmt: skip
 Index("review_items_document", review.c.document)
 Index("review_items_decided", review.c.tenant, review.c.decided)

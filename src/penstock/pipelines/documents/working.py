@@ -282,13 +282,11 @@ def _rebuilt(result: ExtractionResult, upload: Upload, ctx: Context) -> Extracti
 
 async def _write(record: Record, folder: str, ctx: Context) -> None:
     document = record.result.document_id
-    told, table = await asyncio.to_thread(_contents, record)
-    await ctx.output(json_name(folder, document), told)
-    await ctx.output(parquet_name(folder, document), table)
 
+    def contents() -> dict[str, bytes]:
+        return {json_name(folder, document): as_json(record), parquet_name(folder, document): as_parquet([record])}
 
-def _contents(record: Record) -> tuple[bytes, bytes]:
-    return as_json(record), as_parquet([record])
+    await ctx.outputs(contents)
 
 
 async def _parser(ctx: Context, upload: Upload) -> Parser:

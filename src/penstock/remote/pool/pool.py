@@ -212,8 +212,8 @@ class ProcessPool:
             await asyncio.shield(burial)
 
     def _spent(self, child: Child) -> bool:
-        # Looked up once: a process that waits for its next call needs no more than now.
-        child.rests_with = child.memory_mb
+        # Looked up once: a process that waits for its next call needs no more than now, and has nothing below it.
+        child.rests_with = child.own_mb
         return child.worn or child.calls >= self._calls_per_child or child.rests_with > self._recycle_mb
 
     def _bury(self, child: Child) -> asyncio.Task[None]:

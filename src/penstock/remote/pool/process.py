@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from penstock.remote.pool.errors import ChildDied, TooLarge, TooLong, rebuilt
 from penstock.remote.pool.frames import BadFrame, Blob, TooMuch, receive, send
 from penstock.remote.pool.limits import MB, PoolLimits
-from penstock.remote.pool.tree import kill_tree, memory
+from penstock.remote.pool.tree import kill_tree, memory, own_memory
 
 T = TypeVar("T")
 
@@ -132,6 +132,11 @@ class Child:
     @property
     def memory_mb(self) -> float:
         return memory(self.pid) / MB
+
+    @property
+    def own_mb(self) -> float:
+        """Without what it has started."""
+        return own_memory(self.pid) / MB
 
     def kill(self) -> None:
         if self._process.returncode is None:

@@ -28,7 +28,17 @@ def descendants(pid: int) -> list[int]:
 def memory(pid: int) -> int:
     """Bytes in use by a process and its descendants. Mapped files (models, libraries) do not count: the kernel can drop
     them; what was reserved and never touched does not count either."""
-    return sum(_in_use(each) for each in (pid, *descendants(pid)))
+    return sum(own_memory(each) for each in (pid, *descendants(pid)))
+
+
+def own_memory(pid: int) -> int:
+    """The same of one process alone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_bytes()
+    except OSError:
+        return 0
+    counted = (line for line in status.splitlines() if line.startswith((b"RssAnon:", b"RssShmem:")))
+    return sum(int(line.split()[1]) * 1024 for line in counted)
 
 
 def kill_tree(pid: int) -> None:
@@ -57,12 +67,3 @@ def _children_files(pid: int) -> list[Path]:
         return [task / "children" for task in Path(f"/proc/{pid}/task").iterdir()]
     except OSError:
         return []
-
-
-def _in_use(pid: int) -> int:
-    try:
-        status = Path(f"/proc/{pid}/status").read_bytes()
-    except OSError:
-        return 0
-    counted = (line for line in status.splitlines() if line.startswith((b"RssAnon:", b"RssShmem:")))
-    return sum(int(line.split()[1]) * 1024 for line in counted)

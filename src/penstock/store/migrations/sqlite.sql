@@ -492,6 +492,7 @@ CREATE INDEX documents_content ON documents (tenant, content_hash);
 CREATE INDEX documents_job ON documents (job);
 CREATE INDEX documents_newest ON documents (tenant, id DESC);
 CREATE INDEX documents_twin ON documents (tenant, twin) WHERE twin IS NOT NULL;
+CREATE INDEX documents_undone ON documents (tenant, id) WHERE done = 0;
 CREATE TABLE review_audit (
     id TEXT NOT NULL,
     tenant TEXT NOT NULL,
@@ -532,7 +533,7 @@ CREATE TABLE review_items (
     reason TEXT,
     PRIMARY KEY (id)
 );
-CREATE INDEX review_items_assigned ON review_items (tenant, assigned_to, status, rising, rank DESC, id);
+CREATE INDEX review_items_assigned ON review_items (assigned_to, status, rising, rank DESC, id) WHERE assigned_to IS NOT NULL;
 CREATE INDEX review_items_claims ON review_items (claim_until) WHERE status = 'in_review';
 CREATE INDEX review_items_deadline ON review_items (deadline) WHERE status IN ('pending', 'in_review');
 CREATE INDEX review_items_decided ON review_items (tenant, decided);

@@ -10,7 +10,7 @@ from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql import ClauseElement
 
-from penstock.engine.errors import Conflict, InvalidRequest
+from penstock.engine.errors import InvalidRequest, Outdated
 from penstock.store.protocol import Expect
 
 
@@ -50,9 +50,9 @@ def compiled(
 
 
 def checked(statement: Any, changed: int | str) -> None:
-    """`Conflict` where the statement changed other than what is expected of it."""
+    """`Outdated` where the statement changed other than what is expected of it."""
     if isinstance(statement, Expect) and str(changed) != str(statement.rows):
-        raise Conflict(statement.otherwise)
+        raise Outdated(statement.otherwise)
 
 
 @lru_cache(maxsize=500)

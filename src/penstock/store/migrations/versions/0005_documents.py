@@ -92,6 +92,14 @@ def upgrade() -> None:
         sqlite_where=sa.text("twin IS NOT NULL"),
         postgresql_where=sa.text("twin IS NOT NULL"),
     )
+    op.create_index(
+        "documents_undone",
+        "documents",
+        ["tenant", "id"],
+        unique=False,
+        sqlite_where=sa.text("done = 0"),
+        postgresql_where=sa.text("done = 0"),
+    )
     op.create_table(
         "review_audit",
         sa.Column("id", TEXT, nullable=False),
@@ -137,8 +145,10 @@ def upgrade() -> None:
     op.create_index(
         "review_items_assigned",
         "review_items",
-        ["tenant", "assigned_to", "status", "rising", sa.text("rank DESC"), "id"],
+        ["assigned_to", "status", "rising", sa.text("rank DESC"), "id"],
         unique=False,
+        sqlite_where=sa.text("assigned_to IS NOT NULL"),
+        postgresql_where=sa.text("assigned_to IS NOT NULL"),
     )
     op.create_index(
         "review_items_claims",
