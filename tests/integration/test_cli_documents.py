@@ -3,6 +3,7 @@ tried again, looked at, exported and deleted. The invoices carry their own data,
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -20,13 +21,16 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from rich.console import Console
 
+from penstock.cli import documents_found
 from penstock.cli.documents_found import find
 from penstock.cli.documents_live import LineDocuments, LiveDocuments, Watched
 from penstock.cli.documents_states import State
 from penstock.cli.documents_views import in_room
+from penstock.cli.documents_wait import blank_text
 from penstock.cli.fitting import needed, widths_of
 from penstock.cli.output import Output
-from penstock.pipelines.documents.samples import sample
+from penstock.pipelines.documents.samples import KINDS, TRUTH, sample
+from penstock.pipelines.documents.samples.making import MARK
 from tests.support.cli import Cli, Said
 from tests.support.schemas import keeps
 
@@ -101,10 +105,8 @@ def test_a_folder_is_extracted_and_told_line_by_line_in_its_order(first: tuple[P
     assert told[0]["result"]["invoice_data"]["total"] == str(sample(1, kind="facturx")[1].truth.total)
     assert told[1]["result"] is None and told[1]["review_item_id"] is None and "damaged" in told[1]["error"]
     assert "Left out inbox/notes.txt: The file is not a document that is read here" in said.err
-    assert "Left out what is hidden: 2 in all." in said.err
-    assert (
-        "✗ 2 of 3 documents extracted" in said.err and "1 failed: penstock documents list --status failed" in said.err
-    )
+    assert "hidden" not in said.err
+    assert "✗ 2 of 3 documents read in" in said.err and "1 failed: penstock documents list --status failed" in said.err
 
 
 def test_what_was_added_together_is_a_batch_with_one_result(office: Office) -> None:
@@ -226,7 +228,7 @@ def test_where_a_worker_is_alive_it_only_watches(office: Office) -> None:
     assert "running the work in this process" not in said.err
     assert "/2 b-broken.pdf failed: " in said.err and "/2 a.pdf completed" in said.err
     assert [line.split()[1] for line in said.out.splitlines()[1:]] == ["completed", "failed"]
-    assert "✗ 1 of 2 documents extracted" in said.err
+    assert "✗ 1 of 2 documents read in" in said.err
 
 
 def test_what_failed_is_tried_again_and_what_is_done_is_read_again(office: Office) -> None:
@@ -247,14 +249,20 @@ def test_what_failed_is_tried_again_and_what_is_done_is_read_again(office: Offic
 def test_export(office: Office) -> None:
     said = office.cli("documents", "export", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(said.out)))
-    assert [row["filename"] for row in rows] == ["a.pdf", "c.pdf"] and said.err == "2 documents.\n"
+    assert [row["filename"] for row in rows] == ["a.pdf", "c.pdf"]
+    hint = "--review approved --review corrected for what people have approved"
+    assert said.err == f"2 documents: 2 pending; {hint}.\n"
     assert rows[0]["total"] == str(sample(1, kind="facturx")[1].truth.total)
     told = office("export", "--format", "parquet", "-o", "all.parquet", "--json").json
     keeps("documents-export", told)
     table = pq.read_table(office.cli.file("all.parquet"))
     assert table.column("filename").to_pylist() == ["a.pdf", "c.pdf"] and told["documents"] == 2
+    assert (told["reviews"]["pending"], told["reviews"]["approved"]) == (2, 0)
+    for_excel = office("export", "--format", "csv", "-o", "excel.csv", "--excel", "--review", "pending")
+    assert for_excel.err == "2 documents: 2 pending.\n", "who asked for these needs no hint"
+    assert office.cli.file("excel.csv").read_bytes() == codecs.BOM_UTF8 + said.out.encode().replace(b"\n", b"\r\n")
     office.cli.file("link.csv").symlink_to(office.cli.file("target.csv"))
-    office("export", "--format", "csv", "-o", "link.csv", "-s", "approved")
+    office("export", "--format", "csv", "-o", "link.csv", "--review", "approved")
     assert office.cli.file("link.csv").is_symlink()
     assert len(office.cli.file("target.csv").read_text().splitlines()) == 1, "nothing is approved yet"
     office("export", "--format", "csv", "-o", os.devnull)
@@ -281,6 +289,12 @@ def test_samples_are_made_once_and_not_mixed(empty: Office) -> None:
     assert Path(empty.cli.folder, told["truth"]).exists()
     assert "Now try: penstock documents add try --wait" in empty("samples", "try", "--count", "2", "--kind", "pdf").out
     assert "holds other samples" in empty("samples", "try", "--count", "3", code=2).sentence
+    assert "Left out" not in empty("add", "try").err
+    empty.cli.file("try", MARK).unlink()
+    assert "Left out try/truth.jsonl" in empty("add", "try").err, "somebody else's file of that name"
+    assert (documents_found.TRUTH, documents_found.MARK) == (TRUTH, MARK)
+    text = " ".join(empty("samples", "--help").out.split())
+    assert all(kind in text for kind in KINDS)
 
 
 @pytest.mark.parametrize(
@@ -289,6 +303,7 @@ def test_samples_are_made_once_and_not_mixed(empty: Office) -> None:
         ("add", "Missing argument 'PATH...'"),
         ("export", "Missing option '--format'"),
         ("export --format parquet", "Parquet is no text: name a file with --output"),
+        ("export --format parquet -o x --excel", "--excel is for --format csv"),
         ("export --format csv --json", "the table itself goes to stdout: name a file with --output"),
         ("export --format csv -o .", ". is a folder: name a file in it"),
         ("list --status done", "Invalid value for '--status'"),
@@ -315,6 +330,25 @@ app = Penstock(workflows=[documents])
 """)
     said = empty("add", "a.pdf", "--app", "mine_documents:app", code=2)
     assert "the app has a workflow of its own named 'documents'" in said.sentence
+
+
+def test_the_doctor_wants_neither_an_app_nor_a_migration_for_a_store_that_is_empty(empty: Office) -> None:
+    empty.cli.file("empty.db").touch()
+    told = empty.cli.inside("doctor", "--store", "sqlite:///empty.db", "--json").json["checks"]
+    checks = {check["name"]: check for check in told}
+    assert (
+        checks["store"]["status"] == "ok" and "its tables are made when it is first used" in checks["store"]["detail"]
+    )
+    assert checks["app"]["status"] == "ok" and checks["app"]["mend"] is None
+
+
+def test_what_says_nothing_is_counted_apart() -> None:
+    assert [blank_text(0, 22), blank_text(1, 1), blank_text(1, 2), blank_text(3, 22)] == [
+        "",
+        "; it says nothing that was looked for",
+        "; 1 of them says nothing that was looked for",
+        "; 3 of them say nothing that was looked for",
+    ]
 
 
 def state(name: str, status: str, **more: Any) -> State:

@@ -112,6 +112,11 @@ def test_of_two_reviewers_one_is_told(desk: Desk) -> None:
     desk("release", item, "--as", "ben")
     assert desk("release", item, code=2).err.startswith(f"Error: review item {item} is pending and nobody's")
     assert desk("approve", item, "--as", "ben", "--json").json["items"][0]["decided_by"] == "ben"
+    assert "released, was anna's" in desk("audit", item).out
+    desk("assign", "--reviewers", "clara", "--limit", "1")
+    given = desk.queue("--assigned-to", "clara")[0]["review_item_id"]
+    told = desk("audit", given).out.splitlines()
+    assert told[-1].endswith("assigned to clara") and "REASON" not in told[0]
 
 
 def test_a_decision_that_is_refused_changes_nothing(desk: Desk) -> None:
@@ -148,6 +153,8 @@ def test_a_correction_is_locked_exported_and_inherited(desk: Desk) -> None:
     assert [lock["field"] for lock in told["locks"]] == ["invoice_number"]
     assert desk.exported(again["document_id"])["invoice_data"]["total"] == told["invoice_data"]["total"] != "1234.56"
     assert "is not locked" in desk("unlock", document, "total", code=2).sentence
+    said = desk("unlock", item["review_item_id"], "invoice_number").out
+    assert f"invoice_number of {document} is what was extracted again: " in said
 
 
 def test_lines_are_corrected_as_json(desk: Desk) -> None:

@@ -168,7 +168,10 @@ def test_what_was_uploaded_is_listed_shown_drawn_and_downloaded(office: Office) 
         for ending, name in (("json", json_name), ("parquet", parquet_name)):
             got = await reader.get(f"/api/documents/{ids['alone']}/download/{ending}")
             assert got.content == outputs.path(name(document[1], document[0])).read_bytes()
-        assert (await reader.get(f"/api/documents/{ids['alone']}/download/exe")).status_code == 422
+        refused = await reader.get(f"/api/documents/{ids['alone']}/download/xml")
+        assert (refused.status_code, refused.json()["errors"][0]["message"]) == (
+            422, "there is no such format: use json or parquet",
+        )  # fmt: skip
 
     office.run(scene)
 

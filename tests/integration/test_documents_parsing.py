@@ -20,10 +20,12 @@ from bench import documents_robust as robust
 from PIL import Image
 
 from penstock.engine.errors import InvalidRequest, Transient
+from penstock.paper import pdf
 from penstock.paper.page import Page
 from penstock.paper.unreadable import Unreadable
 from penstock.pipelines.documents.einvoice import EInvoice
 from penstock.pipelines.documents.parsing import Inspected, Parser
+from penstock.pipelines.documents.samples import sample
 from penstock.remote.pool import PoolClosed, PoolLimits, ProcessPool
 from penstock.remote.pool.tree import descendants, memory
 from tests.support import hostile
@@ -91,6 +93,7 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
     "locked": (lambda: hostile.text_pdf(WORDS, password="secret"), "locked with a password: send it unlocked"),
     "empty": (lambda: b"", "empty"),
     "office": (lambda: b"PK\x03\x04" + b"x" * 100, "ZIP archive"),
+    "no pages": (lambda: sample(1, kind="hostile", trouble="no_pages")[0], "The PDF has no pages"),
     "torn pdf": (lambda: hostile.text_pdf(WORDS)[:400], "damaged"),
     "torn end": (lambda: hostile.text_pdf(WORDS)[:-200], "damaged"),
     "page loop": (hostile.page_loop, "Page 1 of the PDF is damaged"),
@@ -104,6 +107,13 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
     "torn jpeg": (lambda: hostile.saved(lettering(), "JPEG")[:900], "damaged"),
     "png in name only": (lambda: b"\x89PNG\r\n\x1a\n" + hostile.text_pdf(WORDS), "damaged"),
 }
+
+
+def test_a_pdf_without_pages_is_not_told_to_be_what_the_one_before_it_was() -> None:
+    for trouble, told in (("locked", "locked with a password"), ("no_pages", "has no pages"), ("truncated", "damaged")):
+        content, _ = sample(1, kind="hostile", trouble=trouble)  # type: ignore[arg-type]
+        with pytest.raises(Unreadable, match=told), pdf.opened(content):
+            pass
 
 
 @pytest.fixture(scope="module")

@@ -232,15 +232,21 @@ def test_a_document_without_what_is_required_cannot_be_approved(tmp_path: Path) 
 
 def test_many_are_approved_at_once_but_not_those_with_a_doubt(opened: Callable[[], object]) -> None:
     async def test(there: Office) -> None:
-        good = [(await there.plant(confidence=0.97, content=str(number)))[1] for number in range(3)]
-        _, doubtful = await there.plant(confidence=0.97, content="a", findings=["the page contradicts its e-invoice"])
-        _, incomplete = await there.plant(confidence=0.97, content="b", data=invoice(total=None))
-        _, unsure = await there.plant(confidence=0.5, content="c")
-        _, taken = await there.plant(confidence=0.99, content="d")
+        async def planted(name: str, confidence: float = 0.97, findings: tuple[str, ...] = (), **told: object) -> str:
+            data = invoice(invoice_number=name, **told)
+            return (await there.plant(confidence=confidence, content=name, data=data, findings=findings))[1]
+
+        good = [await planted(str(number)) for number in range(3)]
+        doubtful = await planted("a", findings=("the page contradicts its e-invoice",))
+        incomplete = await planted("b", total=None)
+        unsure = await planted("c", confidence=0.5)
+        taken = await planted("d", confidence=0.99)
+        # The same invoice in other bytes: somebody should look which of them counts.
+        twins = [(await there.plant(confidence=0.99, content=name))[1] for name in ("scan", "pdf")]
         await queue.claim(there.engine, taken, actor="bob")
         approved = await queue.batch_approve(there.engine, actor="ann", min_confidence=0.95)
         assert set(approved) == set(good)
-        for item in (doubtful, incomplete, unsure):
+        for item in (doubtful, incomplete, unsure, *twins):
             assert (await queue.item(there.engine, item)).status == "pending"
         assert (await queue.item(there.engine, taken)).status == "in_review"
         assert await queue.batch_approve(there.engine, actor="ann", min_confidence=0.95) == []

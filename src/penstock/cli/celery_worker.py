@@ -15,8 +15,11 @@ from penstock.engine.errors import InvalidConfiguration, StoreFull, StoreUnavail
 
 log = logging.getLogger("penstock.worker")
 
-TALKATIVE = ("celery", "kombu", "amqp", "redis")
-"""Loggers that tell of every message."""
+TALKATIVE = ("celery", "kombu", "amqp", "redis", "multiprocessing")
+"""Loggers that tell of every message, or of how processes are made."""
+
+SILENCE = 3
+"""Sweeps that do not come, after which a worker takes it that the broker is away."""
 
 
 def serve_celery(settings: Settings) -> int:
@@ -33,6 +36,8 @@ def serve_celery(settings: Settings) -> int:
             logging.getLogger(name).setLevel(logging.WARNING)
     # It warns root of messages that run code when they are read; ours are JSON.
     warnings.filterwarnings("ignore", message="(?s).*superuser privileges")
+    # It advises to have running tasks cancelled when the connection is lost, which is what must not happen.
+    warnings.filterwarnings("ignore", message="(?s).*which\non connection loss cancels")
     from penstock.delivery.celery.application import make_celery
     from penstock.delivery.celery.child import Orders
     from penstock.delivery.celery.serving import Crew
@@ -54,6 +59,7 @@ def serve_celery(settings: Settings) -> int:
         grace=settings.grace,
         soft_limit=told.soft_limit,
         hard_limit=told.hard_limit,
+        fallback=SILENCE * told.sweep_every,
     )
     crew = Crew(make_celery(told, queues=queues), orders, processes=told.processes, with_beat=told.beat)
     return crew.run()

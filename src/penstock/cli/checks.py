@@ -95,9 +95,8 @@ def _configuration(settings: Settings) -> Check:
 def _app(settings: Settings) -> Check:
     if settings.app is None:
         known = ", ".join(sorted(sessions.load_app(settings).workflows))
-        return Check(
-            "app", "warn", f"none is named: only Penstock's own pipelines run here, {known}", sessions.HOW_TO_NAME_IT
-        )
+        own = f"for workflows of your own {sessions.HOW_TO_NAME_IT}"
+        return Check("app", "ok", f"none is named, and Penstock's own pipelines need none ({known}); {own}")
     try:
         app = sessions.load_app(settings)
     except PenstockError as error:
@@ -176,9 +175,11 @@ async def _store(settings: Settings) -> list[Check]:
             return [Check("store", "ok", f"{url} is made when the first job is submitted")]
         if state.revision is not None and state.revision not in migrations.REVISIONS:
             migrations.check(state.revision, url)
+        if state.revision is None:
+            return [Check("store", "ok", f"{url} is empty; its tables are made when it is first used")]
         if not state.current:
-            told = "is empty" if state.revision is None else f"has schema {state.revision}, this Penstock needs {head}"
-            return [Check("store", "warn", f"{url} {told}", "run `penstock migrate`")]
+            told = f"{url} has schema {state.revision}, this Penstock needs {head}"
+            return [Check("store", "warn", told, "run `penstock migrate`")]
         plain = settings.model_copy(update={"limits": None})
         app = await Penstock(store=url).open(settings=plain)
     except PenstockError as error:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from penstock.app import Penstock
 
 STATUSES = ("queued", "processing", "completed", "failed", "canceled", "paused")
+KINDS = "pdf, facturx, facturx_conflict, scan, tiff or hostile"
+"""Of samples; here in words, for what makes them takes long to load."""
 REVIEWS = ("pending", "in_review", "approved", "corrected", "rejected")
 
 
@@ -133,21 +135,29 @@ def show(call: Invocation, document_id: str) -> None:
 @documents.command()
 @click.option("--format", "kind", type=click.Choice(["csv", "parquet"]), required=True, help="What to write.")
 @click.option("--output", "-o", metavar="FILE", help="Where to; CSV goes to stdout unless told.")
-@click.option("--status", "-s", multiple=True, type=click.Choice(REVIEWS), help="Only with this review; repeatable.")
+@click.option("--review", "-r", multiple=True, type=click.Choice(REVIEWS), help="Only with this review; repeatable.")
+@click.option("--excel", is_flag=True, help="Begin a CSV with the mark (BOM) that Excel knows UTF-8 by.")
 @click.option("--batch", metavar="ID", help="Only documents that were added together.")
 @click.option("--tenant", "-t", help="Only documents of this tenant.")
 @click.pass_obj
 def export(
-    call: Invocation, kind: Any, output: str | None, status: tuple[str, ...], batch: str | None, tenant: str | None
+    call: Invocation,
+    kind: Any,
+    output: str | None,
+    review: tuple[str, ...],
+    excel: bool,
+    batch: str | None,
+    tenant: str | None,
 ) -> None:
-    """All documents as one table, a row each.
+    """Documents as one table, a row each.
 
-    What was extracted, with what people corrected; oldest first.
+    What was extracted, with what people corrected; oldest first. Without --review all of them, also those that nobody
+    has decided about yet, and those that were rejected.
 
     \b
     Examples:
-      penstock documents export --format csv > invoices.csv
-      penstock documents export --format parquet -o invoices.parquet -s approved -s corrected
+      penstock documents export --format csv --review approved --review corrected > invoices.csv
+      penstock documents export --format parquet -o all.parquet
     """
     from penstock.cli import documents_export, sessions
 
@@ -155,12 +165,14 @@ def export(
         raise click.UsageError("Parquet is no text: name a file with --output")
     if output is None and call.json:
         raise click.UsageError("the table itself goes to stdout: name a file with --output")
+    if excel and kind != "csv":
+        raise click.UsageError("--excel is for --format csv")
     place = None if output is None else documents_export.destination(output)
 
     async def main() -> None:
         async with sessions.opened(call.settings(), must_exist=True) as app:
             await documents_export.export(
-                call.out, app.engine, kind, place, review_status=status, batch=batch, tenant=tenant
+                call.out, app.engine, kind, place, review_status=review, excel=excel, batch=batch, tenant=tenant
             )
 
     sessions.run(main())
@@ -299,23 +311,24 @@ def delete(call: Invocation, ids: tuple[str, ...], yes: bool) -> int:
 @click.argument("folder")
 @click.option("--count", type=WholeNumber(1, 10_000), default=10, show_default=True, help="How many.")
 @click.option("--seed", type=WholeNumber(0, 2**31), default=1, show_default=True, help="Another one: other invoices.")
-@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only of this kind; may be repeated.")
+@click.option("--kind", "kinds", multiple=True, metavar="KIND", help=f"Only {KINDS}; repeatable.")
 @click.pass_obj
 def samples(call: Invocation, folder: str, count: int, seed: int, kinds: tuple[str, ...]) -> None:
     """Make invented invoices to try things with.
 
     FOLDER gets text PDFs, scans, faxes and e-invoices in three languages, and truth.jsonl, which says what is printed
-    on each.
+    on each. Of facturx_conflict the page says otherwise than its data; of hostile most must be refused.
     """
     import shlex
     from pathlib import Path
 
     from penstock.cli.output import counted
     from penstock.engine.errors import StoreReadOnly
-    from penstock.pipelines.documents.samples import KINDS, TRUTH, make_samples
+    from penstock.pipelines.documents.samples import KINDS as KNOWN
+    from penstock.pipelines.documents.samples import TRUTH, make_samples
 
-    if unknown := [kind for kind in kinds if kind not in KINDS]:
-        raise click.UsageError(f"--kind: there is no kind {unknown[0]}; there are {', '.join(KINDS)}")
+    if unknown := [kind for kind in kinds if kind not in KNOWN]:
+        raise click.UsageError(f"--kind: there is no kind {unknown[0]}; there are {', '.join(KNOWN)}")
     place = Path(folder)
     try:
         made = make_samples(place, count=count, seed=seed, kinds=kinds or None)

@@ -12,7 +12,7 @@ from pathlib import Path
 from penstock.app import Penstock
 from penstock.cli.command import Invocation
 from penstock.cli.documents_asked import command, nobody_there, worker
-from penstock.cli.documents_found import HIDDEN, FoundFiles, Refused, find
+from penstock.cli.documents_found import HIDDEN, MARK, TRUTH, FoundFiles, Refused, find
 from penstock.cli.output import Output, counted, harmless
 from penstock.config import Settings
 from penstock.engine.engine import Engine
@@ -46,13 +46,16 @@ def found_files(out: Output, settings: Settings, paths: Sequence[str]) -> FoundF
 
 
 def _tell_left_out(out: Output, left_out: Sequence[Refused]) -> None:
-    told = [each for each in left_out if HIDDEN not in each.reason.split()]
+    """Nobody means what is hidden to be read, nor what we put beside samples: only `--json` lists it."""
+    told = [each for each in left_out if HIDDEN not in each.reason.split() and not _of_samples(Path(each.path))]
     for each in told[:SHOWN_LEFT_OUT]:
         out.note(f"Left out {harmless(f'{each.path}: {each.reason}')}")
     if len(told) > SHOWN_LEFT_OUT:
         out.note(f"Left out {len(told) - SHOWN_LEFT_OUT} more of such files.")
-    if hidden := len(left_out) - len(told):
-        out.note(f"Left out what is hidden: {hidden} in all.")
+
+
+def _of_samples(path: Path) -> bool:
+    return path.name == TRUTH and (path.parent / MARK).is_file()
 
 
 async def added(call: Invocation, settings: Settings, app: Penstock, files: Sequence[Path], tenant: str) -> AddedMany:

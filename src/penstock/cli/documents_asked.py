@@ -49,6 +49,16 @@ async def item_of(app: Penstock, given: str) -> str:
     return found.review_item
 
 
+async def document_of(app: Penstock, given: str) -> str:
+    """The id of a document: as it is given, or of the review item that is given."""
+    with contextlib.suppress(NotFound):
+        return (await reading.document(app.engine, given)).document.id
+    try:
+        return (await reading.queue_item(app.engine, given)).document
+    except NotFound:
+        raise NotFound(f"there is no document {given[:80]}, and no review item of that id") from None
+
+
 def command(call: Invocation, settings: Settings, words: str) -> str:
     """Another command on the same store."""
     config = f" --config {shlex.quote(call.config)}" if call.config else ""

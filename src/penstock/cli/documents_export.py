@@ -4,9 +4,11 @@ not at all."""
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import os
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,11 @@ from penstock.outputs.files import sync_folder
 from penstock.pipelines.documents import exporting
 from penstock.pipelines.documents.exporting import Format
 from penstock.pipelines.documents.files import Record
+from penstock.pipelines.documents.rules import STATUSES
+
+STANDING = ("approved", "corrected")
+"""What a person stands by."""
+SAID = (*STANDING, "rejected", "in_review", "pending")
 
 
 @dataclass(slots=True, frozen=True)
@@ -45,11 +52,11 @@ class _Counted:
 
     def __init__(self, pages: AsyncIterator[list[Record]]) -> None:
         self._pages = pages
-        self.rows = 0
+        self.reviews: Counter[str] = Counter()
 
     async def __aiter__(self) -> AsyncIterator[list[Record]]:
         async for page in self._pages:
-            self.rows += len(page)
+            self.reviews.update(record.review_status for record in page)
             yield page
 
 
@@ -60,22 +67,43 @@ async def export(
     output: Destination | None,
     *,
     review_status: Sequence[str],
+    excel: bool,
     batch: str | None,
     tenant: str | None,
 ) -> None:
     pages = _Counted(exporting.records(engine, tenant=tenant, batch=batch, review_status=review_status))
     pieces = exporting.exported(kind, aiter(pages))
+    if excel:
+        pieces = _marked(pieces)
     if output is None:
         async for piece in pieces:
             click.echo(piece, nl=False)
-        out.remark(f"{counted(pages.rows, 'document')}.")
+        _tell(out, pages.reviews, asked=bool(review_status))
         return
     try:
         await _written(output, pieces)
     except OSError as error:
         raise StoreReadOnly(f"{output.name} cannot be written: {(error.strerror or str(error)).lower()}") from error
-    out.data({"output": output.name, "format": kind, "documents": pages.rows})
-    out.tell(f"Wrote {counted(pages.rows, 'document')} to {output.name}.")
+    reviews = {status: pages.reviews[status] for status in STATUSES}
+    out.data({"output": output.name, "format": kind, "documents": pages.reviews.total(), "reviews": reviews})
+    out.tell(f"Wrote {output.name}.")
+    _tell(out, pages.reviews, asked=bool(review_status))
+
+
+def _tell(out: Output, reviews: Counter[str], *, asked: bool) -> None:
+    """What is in the table; and how to get what people stand by, where more than that is in it and nobody asked."""
+    told = ", ".join(f"{reviews[status]} {status.replace('_', ' ')}" for status in SAID if reviews[status])
+    words = f"{counted(reviews.total(), 'document')}{': ' if told else ''}{told}"
+    if not asked and any(reviews[status] for status in SAID if status not in STANDING):
+        out.note(f"{words}; {' '.join(f'--review {status}' for status in STANDING)} for what people have approved.")
+    else:
+        out.remark(f"{words}.")
+
+
+async def _marked(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield codecs.BOM_UTF8
+    async for piece in pieces:
+        yield piece
 
 
 async def _written(output: Destination, pieces: AsyncIterator[bytes]) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from penstock.pipelines.documents.kinds import HEAD, kind_of, refusal, too_large
 
 HIDDEN = "hidden"
+TRUTH, MARK = "truth.jsonl", ".samples.json"
+"""What lies beside invoices that were made by `documents samples`."""
 
 
 @dataclass(slots=True, frozen=True)

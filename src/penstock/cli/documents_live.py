@@ -75,7 +75,7 @@ class LineDocuments(DocumentsView):
         self._remark = text
 
     def _line(self, now: float, text: str) -> None:
-        click.echo(f"{local(now)} {harmless(text)}", err=True)
+        click.echo(f"{local(now)[11:19]} {harmless(text)}", err=True)
 
 
 class LiveDocuments(DocumentsView):

@@ -25,12 +25,15 @@ from penstock.config import Settings
 from penstock.engine.errors import NotFound
 from penstock.engine.model import Job
 from penstock.pipelines.documents import reading
+from penstock.pipelines.documents.fields import FIELD_RULES
 from penstock.pipelines.documents.reading import DocumentDetail, DocumentView
+from penstock.pipelines.documents.rules import missing
 from penstock.times import length
 
 MOST_LOOKS = 500
 """Documents that are looked at as often as one; more of them are looked at less often."""
 SHOWN = 50
+REQUIRED = sum(rule.required for rule in FIELD_RULES)
 
 
 @dataclass(slots=True)
@@ -123,9 +126,12 @@ class Told:
     call: Invocation
     views: list[DocumentView] = field(default_factory=list)
     statuses: list[str] = field(default_factory=list)
+    blank: int = 0
 
     def ended(self, found: DocumentDetail | None, state: State) -> None:
         self.statuses.append(state.status)
+        if state.status == "completed" and found is not None and found.document.data is not None:
+            self.blank += len(missing(found.document.data)) == REQUIRED
         if self.call.json:
             click.echo(json.dumps(ended_line(found, state), ensure_ascii=False))
         elif found is not None:
@@ -201,6 +207,14 @@ async def _left(settings: Settings, app: Penstock, ids: Sequence[str], how_far: 
     click.echo(words, err=True)
 
 
+def blank_text(blank: int, well: int) -> str:
+    """Of those that were read, how many have no required field; nothing where all have one."""
+    if not blank:
+        return ""
+    which = "it says" if well == 1 else f"{blank} of them {'says' if blank == 1 else 'say'}"
+    return f"; {which} nothing that was looked for"
+
+
 def _show(call: Invocation, settings: Settings, told: Told, batch: str | None, took: float) -> None:
     out, views = call.out, told.views
     total, well = len(told.statuses), sum(status == "completed" for status in told.statuses)
@@ -211,7 +225,7 @@ def _show(call: Invocation, settings: Settings, told: Told, batch: str | None, t
     if more and batch is not None:
         out.remark(f"All of them: {command(call, settings, f'documents list --batch {batch}')}")
     sign = click.style("✓", fg="green") if well == total else click.style("✗", fg="red")
-    out.remark(f"{sign} {well} of {counted(total, 'document')} extracted in {length(took)}.")
+    out.remark(f"{sign} {well} of {counted(total, 'document')} read in {length(took)}{blank_text(told.blank, well)}.")
     if well:
         out.remark(f"  Review them: {command(call, settings, 'review list')}")
     if failed := told.statuses.count("failed"):

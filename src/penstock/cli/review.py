@@ -214,18 +214,18 @@ def reject(call: Invocation, ids: tuple[str, ...], reason: str, wait: bool) -> i
 
 
 @review.command()
-@click.argument("document_id", metavar="DOCUMENT")
+@click.argument("given", metavar="ID")
 @click.argument("field")
 @click.option("--wait", is_flag=True, help=WAIT)
 @click.pass_obj
-def unlock(call: Invocation, document_id: str, field: str, wait: bool) -> int:
+def unlock(call: Invocation, given: str, field: str, wait: bool) -> int:
     """Let a corrected field be what is extracted.
 
     For every document of the same content.
     """
     from penstock.cli.review_acting import unlock_field
 
-    return unlock_field(call, document_id, field, wait=wait)
+    return unlock_field(call, given, field, wait=wait)
 
 
 @review.command()

@@ -13,7 +13,8 @@ from pydantic_core import from_json
 from penstock.app import Penstock
 from penstock.cli import sessions
 from penstock.cli.command import Invocation
-from penstock.cli.documents_asked import PIPELINE, acting, command, item_of, nobody_there, worker
+from penstock.cli.documents_asked import PIPELINE, acting, command, document_of, item_of, nobody_there, worker
+from penstock.cli.documents_views import value_text
 from penstock.cli.output import counted, harmless
 from penstock.cli.waiting import Waiting
 from penstock.config import Settings
@@ -144,15 +145,17 @@ def approve_above(call: Invocation, above: float, *, tenant: str | None, limit: 
     return sessions.run(main())
 
 
-def unlock_field(call: Invocation, document_id: str, field: str, *, wait: bool) -> int:
+def unlock_field(call: Invocation, given: str, field: str, *, wait: bool) -> int:
     settings = call.settings()
 
     async def main() -> int:
         async with acting(settings) as app:
+            document_id = await document_of(app, given)
             await queue.unlock(app.engine, document_id, field, actor=call.who)
             found = await reading.document(app.engine, document_id)
             now = None if found.document.data is None else found.document.data.model_dump(mode="json").get(field)
-            call.out.tell(harmless(f"{field} of {document_id} is what was extracted again: {now}"))
+            words = "it has no value" if now in (None, []) else value_text(field, now)
+            call.out.tell(harmless(f"{field} of {document_id} is what was extracted again: {words}"))
             code = await _files(call, settings, app, {found.document.content_hash}, wait=wait)
         call.out.data(document_detail(found))
         return code

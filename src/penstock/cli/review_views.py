@@ -16,6 +16,7 @@ from penstock.pipelines.documents.rules import OPEN
 from penstock.times import ago, length, local, local_and_ago
 
 BANDS = {"high": "bold red", "medium": "yellow", "low": "green"}
+GIVEN_UP = ("released", "claim lapsed")
 AUDIT = ("AT", "BY", "WHAT", "FIELD", "BEFORE", "AFTER", "REASON")
 
 
@@ -99,19 +100,28 @@ def _source(found: DocumentDetail) -> str | None:
 def show_audit(out: Output, lines: Sequence[AuditLine]) -> None:
     rows = [
         (
-            local(line.at),
+            local(line.at)[:19].replace("T", " "),
             line.actor,
-            line.action,
+            _deed(line),
             line.field or "",
             _shown(line.before),
             _shown(line.after),
-            " ".join((line.reason or "").split()),
+            "" if line.action in (*GIVEN_UP, "assigned") else " ".join((line.reason or "").split()),
         )
         for line in lines
     ]
     columns = {name: list(cells) for name, cells in zip(AUDIT, zip(*rows, strict=True), strict=True) if any(cells)}
     if columns:
         out.result(plain_table(list(columns), list(zip(*columns.values(), strict=True))))
+
+
+def _deed(line: AuditLine) -> str:
+    """What was done. Of an item that changed hands the audit has the other name in place of a reason."""
+    if line.action == "assigned" and line.reason:
+        return f"assigned to {line.reason}"
+    if line.action in GIVEN_UP and line.reason not in (None, line.actor):
+        return f"{line.action}, was {line.reason}'s"
+    return line.action
 
 
 def _shown(value: Any) -> str:

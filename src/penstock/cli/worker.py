@@ -76,7 +76,7 @@ def worker(
         )
     start_logging(settings.log)
     if settings.app is None:
-        logging.getLogger("penstock.worker").warning(without_app())
+        logging.getLogger("penstock.worker").info(without_app())
     if settings.delivery == "prefect":
         from penstock.cli.prefect_worker import serve_prefect
 

@@ -247,13 +247,15 @@ class Context:
         after: float = 0.0,
         priority: Priority | None = None,
         queue: str | None = None,
+        tenant: str | None = None,
     ) -> str:
-        """Submit a child job with the outcome of this step; returns the id it gets if its key is new."""
+        """Submit a child job with the outcome of this step; returns the id it gets if its key is new. It belongs to
+        this job's tenant unless another is named."""
         self._check_open()
         new = self._engine.new_job(
             workflow,
             payload,
-            tenant=self._row.tenant,
+            tenant=self._row.tenant if tenant is None else tenant,
             key=key,
             batch=batch,
             again=again,

@@ -45,6 +45,8 @@ def opened(data: bytes, *, forms: bool = True) -> Iterator[pdfium.PdfDocument]:
     try:
         document = pdfium.PdfDocument(data)
     except pdfium.PdfiumError as error:
+        if _opens(data):
+            raise Unreadable("the PDF has no pages: send it anew") from None
         if getattr(error, "err_code", None) == raw.FPDF_ERR_PASSWORD or "password" in str(error).lower():
             raise Unreadable("the PDF is locked with a password: send it unlocked") from None
         raise Unreadable("the PDF is damaged and cannot be opened: send it anew, or printed to a new PDF") from error
@@ -54,6 +56,15 @@ def opened(data: bytes, *, forms: bool = True) -> Iterator[pdfium.PdfDocument]:
         yield document
     finally:
         document.close()
+
+
+def _opens(data: bytes) -> bool:
+    """Whether pdfium takes the file: then it was refused for want of pages, and the code of the error is that of some
+    file before it."""
+    document = raw.FPDF_LoadMemDocument64(data, len(data), None)
+    if document:
+        raw.FPDF_CloseDocument(document)
+    return bool(document)
 
 
 def page_text(page: pdfium.PdfPage) -> Page | None:

@@ -42,6 +42,8 @@ class Need:
     words: str
     path: str
     grave: bool = True
+    dead_letters: int = 0
+    """How many dead letters it tells of already: the overview does not tell of them once more."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import signal
+import time
 from typing import Any
 
 from billiard import Process
@@ -18,9 +19,34 @@ from celery.beat import Scheduler, Service
 from celery.platforms import set_pdeathsig
 from celery.worker.components import Timer
 
+from penstock.delivery.celery.consuming import PATIENTLY, SAY_AGAIN_AFTER
+
 log = logging.getLogger("penstock.worker")
 
 LOOK_EVERY = 2.0
+
+
+class _Scheduler(Scheduler):  # type: ignore[misc]
+    """Celery's own, but that it says little of a broker that is away: the worker beside it tells of that."""
+
+    _said = -SAY_AGAIN_AFTER
+
+    def apply_entry(self, entry: Any, producer: Any = None) -> None:
+        try:
+            self.apply_async(entry, producer=producer, advance=False)
+        except Exception as error:
+            away = isinstance(error.__cause__ or error.__context__, self.connection.connection_errors)
+            now = time.monotonic()
+            if away or now - self._said < SAY_AGAIN_AFTER:
+                log.debug("beat: %s", error)
+            else:
+                self._said = now
+                log.warning("beat: %s", error)
+
+    def _ensure_connected(self) -> Any:
+        return self.connection.ensure_connection(
+            lambda error, pause: log.debug("beat waits %g s for the broker: %s", pause, error), **PATIENTLY
+        )
 
 
 def beat(celery: Celery) -> None:
@@ -29,7 +55,7 @@ def beat(celery: Celery) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     # Nothing is stored of what was sent when: a hint too many is harmless.
-    service = Service(celery, scheduler_cls=Scheduler)
+    service = Service(celery, scheduler_cls=_Scheduler)
     signal.signal(signal.SIGTERM, lambda *_: service.stop())
     service.start()
 

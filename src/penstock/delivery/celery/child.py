@@ -2,17 +2,21 @@
 time limits and remote calls go on between the tasks that Celery runs in the main thread.
 
 The store is opened in the background, as long as that takes: Celery kills a process that is not up soon, and a database
-that is away for a while must not have all of them killed.
+that is away for a while must not have all of them killed. Where no hint comes, since the broker is away, a process
+looks for work by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import mmap
 import os
 import signal
+import struct
 import threading
+import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -55,9 +59,36 @@ class Ending:
         self._shared[0] = max(how, self._shared[0])
 
 
+class Heard:
+    """When any process of this worker last heard from the broker, and when one last swept. Shared by all of them: a
+    message comes to one. Two that write at once say nearly the same."""
+
+    def __init__(self) -> None:
+        self._shared = mmap.mmap(-1, 16)
+        self.hint()
+        self.swept()
+
+    def hint(self) -> None:
+        struct.pack_into("d", self._shared, 0, time.monotonic())
+
+    def swept(self) -> None:
+        struct.pack_into("d", self._shared, 8, time.monotonic())
+
+    def nothing_for(self, seconds: float) -> bool:
+        return self._older(0, seconds)
+
+    def no_sweep_for(self, seconds: float) -> bool:
+        return self._older(8, seconds)
+
+    def _older(self, place: int, seconds: float) -> bool:
+        (then,) = struct.unpack_from("d", self._shared, place)
+        return not 0 <= time.monotonic() - then < seconds
+
+
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Orders:
-    """What a child is to do. `opened` opens the app on the running loop."""
+    """What a child is to do. `opened` opens the app on the running loop. `fallback`: seconds without a word from the
+    broker after which it looks for work by itself."""
 
     opened: Callable[[], Awaitable[Penstock]]
     queues: Collection[str]
@@ -65,15 +96,18 @@ class Orders:
     grace: float
     soft_limit: float
     hard_limit: float
+    fallback: float
 
 
 class Child:
     """Made after the fork, in the process itself."""
 
-    def __init__(self, celery: Celery, orders: Orders, ending: Ending) -> None:
+    def __init__(self, celery: Celery, orders: Orders, ending: Ending, heard: Heard) -> None:
         self._orders = orders
         self._ending = ending
-        self._hints = Hints(lambda: celery)
+        self._heard = heard
+        self._called = asyncio.Event()
+        self._hints = Hints(lambda: celery, failed=lambda: self._loop.call_soon_threadsafe(self._called.set))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._turn, name="penstock-loop", daemon=True)
         self._ready: asyncio.Event = asyncio.Event()
@@ -90,6 +124,7 @@ class Child:
 
     def advance(self, queue: Any) -> int:
         """Take a turn; blocks until it is over."""
+        self._heard.hint()
 
         async def turn() -> int:
             await self._until_ready()
@@ -108,6 +143,9 @@ class Child:
         self._do(asyncio.sleep(0))
 
     def sweep(self) -> None:
+        self._heard.hint()
+        self._heard.swept()
+
         async def sweep() -> None:
             app = await self._until_ready()
             await app.engine.sweep()
@@ -177,7 +215,7 @@ class Child:
         app.engine.queues.update(orders.queues)
         self._turns = Turns(
             app.engine,
-            self._hints.tell,
+            self._tell,
             queues=orders.queues,
             at_once=orders.at_once,
             longest=min(LONGEST_TURN, orders.soft_limit / 3),
@@ -185,6 +223,7 @@ class Child:
         self._background = [
             asyncio.create_task(self._be_known(app), name="penstock-enlist"),
             asyncio.create_task(self._tend(app), name="penstock-tend"),
+            asyncio.create_task(self._look(app, self._turns), name="penstock-look"),
             asyncio.create_task(self._heed(), name="penstock-ending"),
         ]
         self._ready.set()
@@ -212,6 +251,41 @@ class Child:
                 log.warning("remote calls: %s", error, exc_info=not isinstance(error, StoreError))
                 await asyncio.sleep(FIRST_PAUSE + app.engine.rng.random())
 
+    def _tell(self, queue: str, after: float = 0.0) -> None:
+        """From the loop. What the broker cannot be told is heeded here."""
+        self._hints.tell(queue, after)
+        if self._hints.away and after < self._orders.fallback:
+            self._loop.call_later(max(after, 0.0), self._called.set)
+
+    async def _look(self, app: Penstock, turns: Turns) -> None:
+        """Nothing depends on the broker: a process to which none of its hints come looks for work, and one of them
+        sweeps. No task of Celery's is under way then, so its limits end nothing here; those of the steps hold."""
+        every, engine = self._orders.fallback, app.engine
+        while not engine.draining:
+            called = await self._until_called(every * (0.75 + engine.rng.random() / 2))
+            if engine.draining or not (called or self._heard.nothing_for(every)):
+                continue
+            try:
+                if self._heard.no_sweep_for(every):
+                    self._heard.swept()
+                    await engine.sweep()
+                for queue in self._orders.queues:
+                    await turns.look(queue)
+            except Exception as error:
+                log.warning("looking for work: %s", error, exc_info=not isinstance(error, StoreError))
+                engine.doubt()
+                await asyncio.sleep(min(every, LONGEST_PAUSE))
+            # What cannot be taken calls again at once.
+            await asyncio.sleep(FIRST_PAUSE)
+
+    async def _until_called(self, longest: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(longest):
+                await self._called.wait()
+        called = self._called.is_set()
+        self._called.clear()
+        return called
+
     async def _heed(self) -> None:
         assert self._turns is not None
         while (asked := self._ending.asked) < 2:
@@ -232,12 +306,12 @@ class Child:
         return self._app
 
     async def _end(self) -> None:
-        heeding = self._background[2:]
+        # Those after them end with the turns: a look that is cancelled may have claimed what it does not know of.
         for task in self._background[:2]:
             task.cancel()
         if self._turns is not None:
             await self._turns.stop(0.0 if self._ending.asked > 1 else self._orders.grace)
-        for task in heeding:
+        for task in self._background[2:]:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         app, self._app = self._app, None

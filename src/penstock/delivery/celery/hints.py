@@ -46,8 +46,12 @@ _What = tuple[str, bool]
 class Hints:
     """Made with what makes the Celery application, which is called in the thread: importing Celery takes a while."""
 
-    def __init__(self, make: Callable[[], Celery]) -> None:
+    def __init__(self, make: Callable[[], Celery], *, failed: Callable[[], object] | None = None) -> None:
+        """`failed` is called, in the thread, when nothing could be sent: whoever gives it does the work by itself, and
+        says so."""
+        self.away = False
         self._make = make
+        self._failed = failed
         self._celery: Celery | None = None
         self._connection: Any = None
         self._waiting: dict[_What, float] = {}
@@ -96,11 +100,17 @@ class Hints:
                 due, self._waiting = self._waiting, {}
             try:
                 self._send_all(due)
+                self.away = False
                 pause = FIRST_PAUSE
                 with self._changed:
                     self._changed.wait_for(lambda: self._ended, SPACING)
             except Exception as error:
-                self._complain(error)
+                self.away = True
+                if self._failed is None or isinstance(error, InvalidConfiguration):
+                    self._complain(error)
+                else:
+                    log.debug("no hint was sent: %s", error)
+                    self._failed()
                 with self._changed:
                     if self._ended or isinstance(error, InvalidConfiguration):
                         break

@@ -18,11 +18,10 @@ from billiard.util import get_logger
 from celery import Celery, signals
 from celery.apps.worker import Worker
 from celery.worker import state
-from kombu.utils.url import maybe_sanitize_url
 
 from penstock.delivery.celery.beating import Beat
-from penstock.delivery.celery.child import LOOK_EVERY, MARGIN, Child, Ending, Orders
-from penstock.delivery.celery.hints import connect
+from penstock.delivery.celery.child import LOOK_EVERY, MARGIN, Child, Ending, Heard, Orders
+from penstock.delivery.celery.consuming import Consumer, speak_plainly
 from penstock.delivery.celery.naming import PUMP, SWEEP, celery_queues
 from penstock.delivery.celery.tasks import add_tasks
 from penstock.delivery.upkeep import AT_ONCE, ending_signals
@@ -41,6 +40,7 @@ class Crew:
         self._orders = orders
         self._processes = processes
         self._ending = Ending()
+        self._heard = Heard()
         self._child: Child | None = None
         self._code = 0
         add_tasks(celery, self.child)
@@ -60,8 +60,7 @@ class Crew:
         signals.worker_ready.connect(self._is_ready)
         for number in ending_signals():
             signal.signal(number, self._heed)
-        if not self._until_connected():
-            return self._code
+        speak_plainly()
         pause = FIRST_PAUSE
         while not self._over():
             began = time.monotonic()
@@ -74,6 +73,7 @@ class Crew:
                 without_gossip=True,
                 without_mingle=True,
                 without_heartbeat=True,
+                consumer_cls=Consumer,
                 quiet=True,
                 loglevel=logging.WARNING,
             )
@@ -85,25 +85,6 @@ class Crew:
             self._sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
         return self._code
-
-    def _until_connected(self) -> bool:
-        """A clear word where the broker cannot be reached; then again and again, since it may be on its way."""
-        pause, where = FIRST_PAUSE, maybe_sanitize_url(self._celery.conf.broker_url)
-        while not self._over():
-            try:
-                connect(self._celery).release()
-                return True
-            except Exception as error:
-                log.warning(
-                    "the broker at %s does not answer (%s): start it, or set celery.broker_url to where it is; "
-                    "trying again in %g s",
-                    where,
-                    error,
-                    pause,
-                )
-                self._sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
-        return False
 
     def _over(self) -> bool:
         return self._ending.asked > 0
@@ -138,7 +119,7 @@ class Crew:
     def _begin_child(self, **_: Any) -> None:
         for number in (signal.SIGHUP, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
-        self._child = Child(self._celery, self._orders, self._ending)
+        self._child = Child(self._celery, self._orders, self._ending, self._heard)
         self._child.start()
 
     def _end_child(self, **_: Any) -> None:

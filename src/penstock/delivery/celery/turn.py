@@ -1,5 +1,5 @@
 """What a hint starts: a turn, in which the jobs of a queue are claimed and advanced, many at once, for as long as there
-are some and not much longer than a few seconds.
+are some and not much longer than a few seconds. Where no hint comes the process takes such a turn by itself, a look.
 
 A turn decides nothing about a job. Its end does not end the ticks it began: those are held by the lease of this process
 and go on, while the next hint begins the next turn. A turn that finds more than it can take calls others to help, by a
@@ -53,6 +53,8 @@ class Turns:
         self._running: set[asyncio.Task[Any]] = set()
         self._taken = 0
         self._serving: str | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._awaited = 0
         self._due: float | None = None
         self._news = asyncio.Event()
         self._unhook = engine.on_hint(self._hinted)
@@ -63,10 +65,26 @@ class Turns:
 
     async def advance(self, queue: str) -> int:
         """Take a turn; answers how many jobs were taken up. Raises what the store says when it cannot be asked."""
-        if self._serving is not None:
-            # Two at once in one process: the other claims for both.
-            self._news.set()
+        # Whatever turn there is claims no more and makes way: it may be one of another queue.
+        self._awaited += 1
+        self._news.set()
+        try:
+            await self._one_at_a_time.acquire()
+        finally:
+            self._awaited -= 1
+        try:
+            return await self._serve(queue)
+        finally:
+            self._one_at_a_time.release()
+
+    async def look(self, queue: str) -> int:
+        """A turn that no hint began. Where one is under way, that one looks already."""
+        if self._one_at_a_time.locked():
             return 0
+        async with self._one_at_a_time:
+            return await self._serve(queue)
+
+    async def _serve(self, queue: str) -> int:
         self._serving, self._due = queue, None
         try:
             return await self._take_turn(queue)
@@ -89,7 +107,7 @@ class Turns:
         clock = self.engine.clock
         until, call_at = clock.monotonic() + self._longest, 0.0
         first, portion, more = self._taken, FIRST_PORTION, True
-        while not self.engine.draining:
+        while not self.engine.draining and not self._awaited:
             now = clock.monotonic()
             left = until - now
             room = min(self._at_once - len(self._running), portion)

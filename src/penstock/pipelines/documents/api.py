@@ -6,9 +6,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Header, Request, Response
 from starlette.responses import StreamingResponse
 
 from penstock.engine.errors import Conflict, KeyReused, NotFound, Permanent, Transient
@@ -17,7 +17,7 @@ from penstock.pipelines.documents import asking, exporting, reading
 from penstock.pipelines.documents.answers import batch_detail, document_detail, document_line, record_of
 from penstock.pipelines.documents.api_review import router as review
 from penstock.pipelines.documents.contents import Kept, content_path
-from penstock.pipelines.documents.exporting import MEDIA_TYPES, Format
+from penstock.pipelines.documents.exporting import MEDIA_TYPES
 from penstock.pipelines.documents.files import as_json, as_parquet
 from penstock.pipelines.documents.parsing import PREVIEW_WIDTH, Parser
 from penstock.pipelines.documents.reading import DocumentDetail
@@ -199,7 +199,7 @@ async def export_documents(
     principal: Reader,
     service: Serving,
     tenant: shapes.OfTenant = None,
-    format: Annotated[Format, Query(description="What is made of them.")] = "csv",
+    format: models.Exported = "csv",
     batch: models.OfBatch = None,
     review_status: models.Reviewed = [],  # noqa: B006
 ) -> Response:
@@ -278,7 +278,7 @@ async def preview(
 )
 async def download(
     document_id: models.DocumentId,
-    format: Annotated[Literal["json", "parquet"], Path(description="Which of its two files.")],
+    format: models.Downloaded,
     principal: Reader,
     service: Serving,
 ) -> Response:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
+from penstock.pipelines.documents.exporting import Format
 from penstock.pipelines.documents.model import (
     BatchResult,
     Check,
@@ -26,6 +29,20 @@ DOCUMENT = f"/api/documents/{shapes.EXAMPLE_ID}"
 ITEM = f"/api/queue/{shapes.EXAMPLE_ID}"
 BATCH = f"/api/batches/{shapes.EXAMPLE_ID}"
 
+
+def _one_of(*formats: str) -> Callable[[object], object]:
+    """In our words, and not in those of the library that reads requests."""
+
+    def check(given: object) -> object:
+        if given not in formats:
+            raise PydanticCustomError(
+                "format", "there is no such format: use {formats}", {"formats": " or ".join(formats)}
+            )
+        return given
+
+    return check
+
+
 Given = AfterValidator(shapes.storable_or_none)
 
 DocumentId = Annotated[str, Path(pattern=shapes.ID, description="The document's id.", examples=[shapes.EXAMPLE_ID])]
@@ -37,6 +54,11 @@ OfStatus = Annotated[DocumentStatus | None, Query(description="Only these.")]
 OfBatch = Annotated[str | None, Query(pattern=shapes.ID, description="Only documents of this batch.")]
 Before = Annotated[
     str | None, Query(pattern=shapes.ID, description="The `before` of the page before; leave it out for the first.")
+]
+Download = Literal["json", "parquet"]
+Exported = Annotated[Format, BeforeValidator(_one_of("csv", "parquet")), Query(description="What is made of them.")]
+Downloaded = Annotated[
+    Download, BeforeValidator(_one_of("json", "parquet")), Path(description="Which of its two files.")
 ]
 Reviewed = Annotated[list[ReviewStatus], Query(description="Only with these; may be repeated.")]
 InQueue = Annotated[list[ReviewStatus], Query(description="Only these; may be repeated. What is open unless told.")]

@@ -217,7 +217,10 @@ async def forget(app: Penstock, document_id: str, *, tenant: str | None = None, 
         (f"UPDATE history SET note = NULL WHERE job IN {jobs}", told),
         (f"UPDATE jobs SET payload = 'null', result = NULL, error = NULL, reason = NULL WHERE {which}", told),
         *(("DELETE FROM outputs WHERE name = :name", {"name": f"{row.tenant}/{name}"}) for name in names),
-        Expect(("DELETE FROM documents WHERE id = :id", {"id": document_id}), f"there is no document {document_id}"),
+        Expect(
+            ("DELETE FROM documents WHERE id = :id AND job = :job", {"id": document_id, "job": row.job}),
+            f"document {document_id} is being worked on anew: try again in a moment",
+        ),
         audit=entry(actor, "document.delete", f"document:{document_id}", tenant=row.tenant),
     )
     await asyncio.to_thread(_remove_files, app, row.tenant, document_id, names)
@@ -286,7 +289,8 @@ def _job(
 
 
 def _told(kept: Sequence[Kept]) -> str:
-    return kept[0].filename if len(kept) == 1 else f"{len(kept)} documents"
+    """Without names, which would outlive what they name."""
+    return "1 document" if len(kept) == 1 else f"{len(kept)} documents"
 
 
 def _remove_files(app: Penstock, tenant: str, document_id: str, names: Sequence[str]) -> None:

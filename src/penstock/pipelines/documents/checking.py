@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from penstock.engine.context import Context
 from penstock.pipelines.documents import measuring, metrics, queue, sla
+from penstock.pipelines.documents.model import Export
 from penstock.pipelines.documents.sla import Bounds, Breach, Episode
 from penstock.pipelines.documents.watching import Told
 from penstock.store.protocol import Expect
 
 LOCK = "documents.watch"
+
+_STALE = (
+    "SELECT DISTINCT tenant, content_hash FROM documents WHERE done = 1 AND exported < revision"
+    " ORDER BY tenant, content_hash LIMIT 100"
+)
+"""Contents whose files do not show what is stored."""
 
 
 async def check(bounds: Bounds, ctx: Context) -> Told:
@@ -19,6 +26,9 @@ async def check(bounds: Bounds, ctx: Context) -> Told:
     if await queue.due(ctx, now):
         for statement in queue.turning(now):
             ctx.write(statement)
+    for tenant, content in await ctx.read(_STALE):
+        # An export that failed for good, on a disk that was full for an hour, say, is asked for again.
+        ctx.spawn("documents.export", Export(content_hash=content), key=f"stale-{content}", again=True, tenant=tenant)
     found = sla.breaches(await measuring.measure(ctx, bounds, now), bounds)
     verdict = sla.judged(await measuring.episodes(ctx), found)
     for breach in verdict.begins:

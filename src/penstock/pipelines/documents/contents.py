@@ -8,13 +8,14 @@ import errno
 import hashlib
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import BinaryIO, Self
 
 from penstock.engine.engine import Engine
-from penstock.engine.errors import Transient
+from penstock.engine.errors import Conflict, Transient
 from penstock.engine.identity import checked_name, made_storable
 from penstock.outputs.files import sync_folder
 from penstock.paper.unreadable import Unreadable
@@ -87,7 +88,12 @@ class Receiving:
         with _disk(self._filename):
             self._file.flush()
             os.fsync(self._file.fileno())
-            self._part.replace(self._path)
+            try:
+                # Not over what is there: an id that somebody chose may come twice.
+                os.link(self._part, self._path)
+            except FileExistsError:
+                if digest_of(self._path) != self._digest.hexdigest():
+                    raise Conflict(f"document {self._document_id} is there already, with another content") from None
             sync_folder(self._path.parent)
         return Kept(self._document_id, self._filename, self._path, self._size, self._digest.hexdigest())
 
@@ -104,6 +110,8 @@ def receive(
 def copy_in(engine: Engine, tenant: str, source: Path, *, largest: int, document_id: str | None = None) -> Kept:
     """A file of this machine as a new document: its bytes as they are now, whatever becomes of it."""
     try:
+        if not stat.S_ISREG(source.stat().st_mode):
+            raise Unreadable(f"{source} is no file")
         file = source.open("rb")
     except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError) as error:
         raise Unreadable(f"{source} cannot be read: {(error.strerror or str(error)).lower()}") from error

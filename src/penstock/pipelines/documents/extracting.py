@@ -48,11 +48,17 @@ async def from_model(
 ) -> ExtractionResult:
     """What the model read. `Useless` where it gave nothing that can be used."""
     call = await ctx.call("gemini.generate", f"answer-{doc.tries}", await _request(doc, path, parser))
-    answer, refused = _answer(call)
+    try:
+        answer, refused = _answer(call)
+    except Permanent as error:
+        if call.created >= ctx.job.created:
+            raise
+        raise Useless(f"an earlier run was answered: {error}") from error
     usage = Usage(
         input_tokens=call.usage.input,
         output_tokens=call.usage.output,
-        cost_usd=Decimal(call.cost) / 1_000_000,
+        # Penstock's own Gemini counts what a real one would have cost; nobody is charged.
+        cost_usd=Decimal(0) if doc.upload.place == "own" else Decimal(call.cost) / 1_000_000,
     )
     upload = doc.upload
     model = LOCAL_RULES if upload.place == "own" else upload.model

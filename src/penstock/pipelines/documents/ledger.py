@@ -10,7 +10,7 @@ from pydantic_core import from_json, to_json
 from penstock.engine.audit import Actor, name_of
 from penstock.pipelines.documents import rules
 from penstock.pipelines.documents.contents import Kept
-from penstock.pipelines.documents.files import Record
+from penstock.pipelines.documents.files import Record, folder_of
 from penstock.pipelines.documents.model import Extracted, ExtractionResult, InvoiceData
 from penstock.store.protocol import Expect
 
@@ -33,11 +33,12 @@ class Reads(Protocol):
 def new_document(kept: Kept, *, tenant: str, job: str, batch: str | None, now: float) -> Statement:
     return (
         "INSERT INTO documents (id, tenant, filename, content_hash, size, job, earlier, batch, done, created,"
-        " revision, exported) VALUES (:id, :tenant, :filename, :content, :size, :job, '', :batch, 0, :now, 0, 0)"
+        " folder, revision, exported) VALUES (:id, :tenant, :filename, :content, :size, :job, '', :batch, 0, :now,"
+        " :folder, 0, 0)"
         " ON CONFLICT (id) DO NOTHING",
         {
             "id": kept.document_id, "tenant": tenant, "filename": kept.filename, "content": kept.content_hash,
-            "size": kept.size, "job": job, "batch": batch, "now": now,
+            "size": kept.size, "job": job, "batch": batch, "now": now, "folder": folder_of(now),
         },
     )  # fmt: skip
 
@@ -60,9 +61,14 @@ def remember_extraction(doc: Extracted, *, tenant: str, now: float) -> Statement
         " ON CONFLICT (tenant, cache_key) DO UPDATE SET result = excluded.result, created = excluded.created",
         {
             "tenant": tenant, "key": doc.cache_key, "content": doc.upload.content_hash, "kind": doc.kind,
-            "pages": doc.pages, "result": doc.result.model_dump_json(), "now": now,
+            "pages": doc.pages, "result": _nobodys(doc.result).model_dump_json(), "now": now,
         },
     )  # fmt: skip
+
+
+def _nobodys(result: ExtractionResult) -> ExtractionResult:
+    """What is known of a content does not say whose document it came with, which may be deleted before its twins."""
+    return result.model_copy(update={"document_id": "", "filename": ""})
 
 
 async def locks(reads: Reads, tenant: str, content_hash: str) -> dict[str, Any]:
@@ -89,7 +95,7 @@ def store_result(doc: Extracted, record: Record, *, folder: str, revision: int, 
             {
                 "kind": doc.kind, "pages": doc.pages, "now": now, "folder": folder,
                 "extraction": doc.result.model_dump_json(), "data": data.model_dump_json(),
-                "confidence": doc.result.overall_confidence, "twin": rules.twin_key(data),
+                "confidence": record.result.overall_confidence, "twin": rules.twin_key(data),
                 "status": record.review_status, "id": doc.upload.document_id, "revision": revision,
             },
         ),

@@ -163,7 +163,7 @@ class Upload(BaseModel):
 
 class Fingerprinted(BaseModel):
     """A document that is not known yet. `told` is what its own e-invoice says, `refused` what of it cannot be
-    understood, by field, and `trouble` why one that is there is of no use; `tries` counts answers of the model that
+    understood, by field, and `trouble` what a reviewer must know of it; `tries` counts answers of the model that
     were of no use."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -7,6 +7,7 @@ line tells that it was done already.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,9 @@ CLAIM = 30 * 60.0
 """Seconds for which a claim holds unless it is renewed."""
 
 MOST_AT_ONCE = 500
+TOGETHER = 50
+MOST_TURNING = 2000
+"""Items whose priority turns in one transaction; what is left over turns with the next look."""
 LONGEST_REASON = 2000
 
 Statements = list[Any]
@@ -114,7 +118,8 @@ def _reopening(found: Item, now: float) -> Statements:
     its review is open."""
     current = Expect(
         (
-            "UPDATE documents SET revision = revision + 1 WHERE id = :document AND review_item = :id",
+            "UPDATE documents SET revision = revision + 1, review_status = 'pending'"
+            " WHERE id = :document AND review_item = :id",
             {"document": found.document, "id": found.id},
         ),
         f"document {found.document} was read again since, and has a newer review than {found.id}",
@@ -128,10 +133,12 @@ async def release(engine: Engine, item_id: str, *, actor: Actor | str, tenant: s
     change = Expect(
         (
             "UPDATE review_items SET status = 'pending', assigned_to = NULL, claim_until = NULL WHERE id = :id"
-            " AND status IN ('pending', 'in_review') AND assigned_to IS NOT NULL",
-            {"id": item_id},
+            " AND status IN ('pending', 'in_review') AND assigned_to = :seen",
+            {"id": item_id, "seen": found.assigned_to or ""},
         ),
-        f"review item {item_id} is {found.status} and nobody's: there is nothing to release",
+        f"review item {item_id} is {found.status} and nobody's: there is nothing to release"
+        if found.assigned_to is None
+        else f"review item {item_id} is not {found.assigned_to}'s any more",
     )
     await _do(engine, found, actor, "released", [change], now=now, reason=found.assigned_to)
     return await item(engine, item_id)
@@ -209,6 +216,21 @@ async def unlock(engine: Engine, document: str, field: str, *, actor: Actor | st
     )
     now = engine.clock.now()
     spread = await _spread(engine, found, {}, without=field)
+    # What was decided was decided about the value that goes: the document is put before a reviewer again.
+    reopen = "status IN ('approved', 'corrected', 'rejected')"
+    spread += [
+        (
+            f"UPDATE documents SET review_status = 'pending' WHERE id = :document AND EXISTS"
+            f" (SELECT 1 FROM review_items WHERE id = :id AND {reopen})",
+            {"document": document, "id": item_id},
+        ),
+        (f"{_STANDS} WHERE id = :id AND {reopen}", {"id": item_id, "now": now}),
+        (
+            "UPDATE review_items SET status = 'pending', assigned_to = NULL, decided = NULL, decided_by = NULL"
+            f" WHERE id = :id AND {reopen}",
+            {"id": item_id},
+        ),
+    ]
     await _do(
         engine,
         found,
@@ -231,15 +253,24 @@ async def batch_approve(
     limit = min(limit, MOST_AT_ONCE)
     rows = await engine.read(
         (
-            "SELECT id, tenant, document, content_hash, status, assigned_to, claim_until FROM review_items"
-            " WHERE status = 'pending' AND approvable = 1 AND confidence >= :least"
-            f"{'' if tenant is None else ' AND tenant = :tenant'} ORDER BY id LIMIT :limit",
+            "SELECT i.id, i.tenant, i.document, i.content_hash, i.status, i.assigned_to, i.claim_until"
+            " FROM review_items i JOIN documents d ON d.id = i.document"
+            " WHERE i.status = 'pending' AND i.approvable = 1 AND i.confidence >= :least AND NOT EXISTS"
+            # The same invoice in other bytes: somebody should look which of them counts.
+            " (SELECT 1 FROM documents o WHERE o.tenant = d.tenant AND o.twin = d.twin"
+            " AND o.content_hash <> d.content_hash)"
+            f"{'' if tenant is None else ' AND i.tenant = :tenant'} ORDER BY i.id LIMIT :limit",
             {"least": min_confidence, "tenant": tenant, "limit": limit} if tenant is not None
             else {"least": min_confidence, "limit": limit},
         )
     )  # fmt: skip
-    items = [Item(*row) for row in rows]
-    return [found.id for found in items if await _approve(engine, found, actor, min_confidence)]
+    items, approved = [Item(*row) for row in rows], []
+    for start in range(0, len(items), TOGETHER):
+        # Those that are asked for together are stored together.
+        some = items[start : start + TOGETHER]
+        done = await asyncio.gather(*(_approve(engine, found, actor, min_confidence) for found in some))
+        approved += [found.id for found, is_done in zip(some, done, strict=True) if is_done]
+    return approved
 
 
 async def auto_assign(
@@ -300,7 +331,11 @@ def turning(now: float) -> Statements:
     """What brings it up to date: to be carried out together."""
     lapsed = "status = 'in_review' AND claim_until <= :now"
     return [
-        (f"{_STANDS} WHERE turns <= :now", {"now": now}),
+        (
+            f"{_STANDS} WHERE id IN (SELECT id FROM review_items WHERE turns <= :now ORDER BY turns"
+            f" LIMIT {MOST_TURNING})",
+            {"now": now},
+        ),
         (
             "INSERT INTO review_audit (id, tenant, item, document, at, actor, action, reason)"
             " SELECT id || '-lapsed-' || CAST(CAST(claim_until * 1000 AS BIGINT) AS TEXT), tenant, id, document, :at,"
@@ -423,22 +458,41 @@ async def _spread(
     locked.pop(without or "", None)
     statements: Statements = []
     for document, extraction, revision in rows:
-        data = rules.effective(ledger.parsed(extraction).invoice_data, locked)
+        record = rules.record(ledger.parsed(extraction), locked, "")
+        data, seen = record.data, rules.seen(record)
         status = decided[1] if decided is not None and decided[0] == document else None
         statements.append(
             Expect(
                 (
-                    "UPDATE documents SET data = :data, twin = :twin, revision = revision + 1,"
+                    "UPDATE documents SET data = :data, twin = :twin, confidence = :sure, revision = revision + 1,"
                     " review_status = COALESCE(:status, review_status) WHERE id = :id AND revision = :revision",
                     {
                         "data": data.model_dump_json(), "twin": rules.twin_key(data), "status": status,
-                        "id": document, "revision": revision,
+                        "sure": seen.confidence, "id": document, "revision": revision,
                     },
                 ),
                 f"document {document} was changed by somebody else at this moment: look again",
             )
         )  # fmt: skip
+        if not only:
+            statements += _restood(document, seen, engine.clock.now())
     return statements
+
+
+def _restood(document: str, seen: rules.Seen, now: float) -> Statements:
+    """An open review stands in the queue as what is known now makes it."""
+    which = "document = :document AND status IN ('pending', 'in_review')"
+    return [
+        (
+            "UPDATE review_items SET weight = :weight, confidence = :sure, line_count = :lines, total = :total,"
+            f" approvable = :approvable WHERE {which}",
+            {
+                "document": document, "weight": seen.weight, "sure": seen.confidence, "lines": seen.lines,
+                "total": seen.total, "approvable": int(seen.approvable),
+            },
+        ),
+        (f"{_STANDS} WHERE {which}", {"document": document, "now": now}),
+    ]  # fmt: skip
 
 
 def _export(engine: Engine, found: Item) -> NewJob:

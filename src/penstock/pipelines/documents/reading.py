@@ -26,7 +26,9 @@ STATUS = (
     "CASE WHEN j.status IN ('queued', 'running', 'waiting', 'canceling') AND d.done = 0 THEN"
     " CASE WHEN j.status = 'queued' AND d.kind IS NULL THEN 'queued' ELSE 'processing' END"
     " WHEN j.status IN ('failed', 'canceled', 'paused') THEN j.status WHEN d.done = 1 AND"
-    " (j.status IS NULL OR j.status = 'completed') THEN 'completed' ELSE 'processing' END"
+    " (j.status IS NULL OR j.status = 'completed') THEN 'completed'"
+    # Only a job that has ended is ever forgotten.
+    " WHEN j.status IS NULL THEN 'failed' ELSE 'processing' END"
 )
 _DOCUMENT = (
     f"d.id, d.tenant, d.filename, d.content_hash, d.size, d.kind, d.pages, {STATUS} AS status, COALESCE(j.id, d.job),"
@@ -222,7 +224,9 @@ async def document(engine: Engine, document_id: str, *, tenant: str | None = Non
         )
     )
     locks = tuple(Lock(field, from_json(value), actor, at) for field, value, actor, at in locked)
-    differing = [] if result is None else rules.differences(result.invoice_data, {e.field: e.value for e in locks})
+    values = {lock.field: lock.value for lock in locks}
+    differing = [] if result is None else rules.differences(result.invoice_data, values)
+    result = None if result is None else rules.certified(result, values)
     return DocumentDetail(found, result, locks, tuple(differing), tuple(await _twins(engine, found)))
 
 
@@ -352,7 +356,7 @@ def _document(row: Sequence[Any]) -> DocumentView:
 def _item(row: Sequence[Any]) -> QueueItem:
     # What is stored was checked when it was written; to check all of it again would take longer than to find it.
     data = from_json(row[16])
-    return QueueItem(*row[:16], data["vendor"], data["invoice_number"], data["total"], data["currency"])
+    return QueueItem(*(*row[:16], data["vendor"], data["invoice_number"], data["total"], data["currency"]))
 
 
 def _value(text: str | None) -> Any:

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from penstock.engine.errors import InvalidRequest
+from penstock.pipelines.documents.confidence import overall
 from penstock.pipelines.documents.fields import FIELD_RULES
-from penstock.pipelines.documents.model import FIELDS, FieldConfidence, InvoiceData
+from penstock.pipelines.documents.files import Record
+from penstock.pipelines.documents.model import FIELDS, Check, ExtractionResult, FieldConfidence, InvoiceData
 
 Status = Literal["pending", "in_review", "approved", "corrected", "rejected"]
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -80,6 +82,54 @@ def effective(extracted: InvoiceData, locked: Mapping[str, Any]) -> InvoiceData:
     if not locked:
         return extracted
     return InvoiceData.model_validate({**extracted.model_dump(), **locked})
+
+
+def certified(result: ExtractionResult, locked: Mapping[str, Any]) -> ExtractionResult:
+    """The extraction with what people locked taken as certain, for whoever asks how sure the document is."""
+    if not locked:
+        return result
+    counts = effective(result.invoice_data, locked).model_dump(mode="json")
+    fields = tuple(
+        each.model_copy(
+            update={
+                "value": counts[each.field_name],
+                "confidence": 1.0,
+                "checks": (Check(name="locked", passed=True, note="a person set this value"),),
+            }
+        )
+        if each.field_name in locked
+        else each
+        for each in result.field_confidences
+    )
+    return result.model_copy(update={"field_confidences": fields, "overall_confidence": overall(fields)})
+
+
+def record(result: ExtractionResult, locked: Mapping[str, Any], status: str) -> Record:
+    """A document as it is exported."""
+    return Record(certified(result, locked), effective(result.invoice_data, locked), status, tuple(locked))
+
+
+@dataclass(slots=True, frozen=True)
+class Seen:
+    """What the queue knows of a document. `approvable`: many may be approved at once, and this one among them."""
+
+    confidence: float
+    lines: int
+    total: float
+    weight: float
+    approvable: bool
+
+
+def seen(record: Record) -> Seen:
+    result, data = record.result, record.data
+    total, lines = float(data.total or 0), len(data.line_items)
+    return Seen(
+        confidence=result.overall_confidence,
+        lines=lines,
+        total=total,
+        weight=weight(result.overall_confidence, lines, total),
+        approvable=not (missing(data) or result.findings or doubtful(result.field_confidences)),
+    )
 
 
 @dataclass(slots=True, frozen=True)

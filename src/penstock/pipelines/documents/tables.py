@@ -41,6 +41,8 @@ Index("documents_job", documents.c.job)
 Index("documents_batch", documents.c.batch, documents.c.id)
 _where = text("done = 0")
 Index("documents_undone", documents.c.tenant, documents.c.id, sqlite_where=_where, postgresql_where=_where)
+_where = text("done = 1 AND exported < revision")
+Index("documents_stale", documents.c.tenant, documents.c.content_hash, sqlite_where=_where, postgresql_where=_where)
 _where = text("twin IS NOT NULL")
 Index("documents_twin", documents.c.tenant, documents.c.twin, sqlite_where=_where, postgresql_where=_where)
 

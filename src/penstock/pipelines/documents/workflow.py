@@ -37,7 +37,7 @@ async def fingerprint(upload: Upload, ctx: Context) -> Fingerprinted | Again | G
 
 
 @documents.step(hard_timeout=HARD)
-async def extract(doc: Fingerprinted, ctx: Context) -> Extracted | Again:
+async def extract(doc: Fingerprinted, ctx: Context) -> Extracted | Again | Goto:
     """Its own e-invoice, or a model, with confidence from checks."""
     from penstock.pipelines.documents import working
 

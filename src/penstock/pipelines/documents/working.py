@@ -9,8 +9,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import from_json
-
 from penstock.engine.context import Context
 from penstock.engine.errors import Permanent
 from penstock.engine.outcome import Again, Goto
@@ -29,6 +27,7 @@ from penstock.pipelines.documents.model import (
     Reviewed,
     Saved,
     Upload,
+    Usage,
 )
 from penstock.pipelines.documents.parsing import Parser
 from penstock.pipelines.documents.prompt import PROMPT_VERSION
@@ -36,6 +35,8 @@ from penstock.store.protocol import Expect
 
 LONGEST_WAIT = 10.0
 """Seconds between two looks at whether the twin that came first is done."""
+
+CREDIT_NOTE = "This is a credit note: its e-invoice gives the amount that is paid back without a minus sign."
 
 FILES_AT_ONCE = 50
 MOST_FAILURES_TOLD = 50
@@ -58,10 +59,14 @@ async def fingerprint(upload: Upload, ctx: Context) -> Fingerprinted | Again | G
             ctx.release(_flight(key))
         return hit
     if not flies:
+        ctx.progress(0, None, "waits for the same content, which another job is reading")
         waited = upload.model_copy(update={"waits": upload.waits + 1})
         return Again(waited, after=min(0.25 * 1.5**upload.waits, LONGEST_WAIT))
     found = await (await _parser(ctx, upload)).inspect(path)
     told, refused = (None, {}) if found.invoice is None else (found.invoice.data, dict(found.invoice.refused))
+    trouble = found.trouble
+    if found.invoice is not None and found.invoice.credit_note and (found.invoice.data.total or 0) > 0:
+        trouble = CREDIT_NOTE
     ctx.write(
         (
             "UPDATE documents SET kind = :kind, pages = :pages WHERE id = :id AND tenant = :tenant",
@@ -75,11 +80,18 @@ async def fingerprint(upload: Upload, ctx: Context) -> Fingerprinted | Again | G
         pages=found.pages,
         told=told,
         refused=refused,
-        trouble=found.trouble,
+        trouble=trouble,
     )
 
 
-async def extract(doc: Fingerprinted, ctx: Context) -> Extracted | Again:
+async def extract(doc: Fingerprinted, ctx: Context) -> Extracted | Again | Goto:
+    if ctx.job.run > 1:
+        # A retry begins here, without the lock that the run before let go of; a twin may have brought the answer.
+        if not await ctx.lock(_flight(doc.cache_key)):
+            return Again(doc, after=1.0)
+        if not doc.upload.fresh and (hit := await _hit(doc.upload, doc.cache_key, ctx)) is not None:
+            ctx.release(_flight(doc.cache_key))
+            return hit
     path = _path(ctx, doc.upload.document_id)
     parser = await _parser(ctx, doc.upload)
     pages = await parser.read(path)
@@ -89,12 +101,13 @@ async def extract(doc: Fingerprinted, ctx: Context) -> Extracted | Again:
         try:
             result = await from_model(doc, path, pages, parser, ctx)
         except Useless as error:
-            if doc.tries + 1 >= MOST_TRIES:
-                raise Permanent(f"{error} (tried {MOST_TRIES} times)") from error
-            ctx.log.warning("%s; asking again", error)
-            return Again(doc.model_copy(update={"tries": doc.tries + 1}), after=2.0 ** (doc.tries + 1))
+            if doc.tries + 1 >= MOST_TRIES * ctx.job.run:
+                raise Permanent(f"{error} (tried {doc.tries + 1} times)") from error
+            ctx.log.warning("%s: %s; asking again", doc.upload.filename, error)
+            after = 2.0 ** (doc.tries % MOST_TRIES + 1)
+            return Again(doc.model_copy(update={"tries": doc.tries + 1}), after=after)
     if result.findings:
-        ctx.log.warning("%s", "; ".join(result.findings))
+        ctx.log.warning("%s: %s", doc.upload.filename, "; ".join(result.findings))
     return Extracted(upload=doc.upload, cache_key=doc.cache_key, kind=doc.kind, pages=doc.pages, result=result)
 
 
@@ -109,14 +122,14 @@ async def save(doc: Extracted, ctx: Context) -> Saved | Again:
     locked = await ledger.locks(ctx, tenant, upload.content_hash)
     folder, revision = rows[0][0] or folder_of(ctx.now()), rows[0][1]
     # A review always follows, so nothing that was decided about an earlier extraction stands.
-    record = Record(doc.result, rules.effective(doc.result.invoice_data, locked), "pending", tuple(locked))
+    record = rules.record(doc.result, locked, "pending")
     await _write(record, folder, ctx)
     ctx.write(ledger.store_result(doc, record, folder=folder, revision=revision, now=ctx.now()))
     if not doc.cached:
         ctx.write(ledger.remember_extraction(doc, tenant=tenant, now=ctx.now()))
         ctx.release(_flight(doc.cache_key))
     ctx.release(_filing(upload.content_hash))
-    return Saved(upload=upload, confidence=doc.result.overall_confidence, cached=doc.cached)
+    return Saved(upload=upload, confidence=record.result.overall_confidence, cached=doc.cached)
 
 
 async def review(doc: Saved, ctx: Context) -> Reviewed:
@@ -124,7 +137,7 @@ async def review(doc: Saved, ctx: Context) -> Reviewed:
     upload, now = doc.upload, ctx.now()
     rows = await ctx.read(
         (
-            "SELECT d.data, d.extraction, i.id, i.deadline, d.revision, d.review_status FROM documents d"
+            "SELECT d.extraction, i.id, i.deadline, d.revision, d.review_status FROM documents d"
             " LEFT JOIN review_items i ON i.id = d.review_item AND i.status IN ('pending', 'in_review')"
             " WHERE d.id = :id",
             {"id": upload.document_id},
@@ -132,13 +145,11 @@ async def review(doc: Saved, ctx: Context) -> Reviewed:
     )
     if not rows:
         raise Permanent(f"document {upload.document_id} was deleted while it was worked on")
-    data, extraction = ledger.parsed_data(rows[0][0]), from_json(rows[0][1])
-    confidence, findings = float(extraction["overall_confidence"]), extraction["findings"]
-    item, deadline = rows[0][2] or ctx.job.id, rows[0][3] or now + upload.review_hours * 3600
-    total = float(data.total or 0)
-    weight = rules.weight(confidence, len(data.line_items), total)
-    stands = rules.standing(weight, deadline=deadline, now=now)
-    approvable = not rules.missing(data) and not findings
+    extraction, known, due, revision, status = rows[0]
+    locked = await ledger.locks(ctx, ctx.job.tenant, upload.content_hash)
+    seen = rules.seen(rules.record(ledger.parsed(extraction), locked, "pending"))
+    item, deadline = known or ctx.job.id, due or now + upload.review_hours * 3600
+    stands = rules.standing(seen.weight, deadline=deadline, now=now)
     ctx.write(
         (
             "INSERT INTO review_items (id, tenant, document, content_hash, status, rising, rank, turns, weight,"
@@ -146,17 +157,18 @@ async def review(doc: Saved, ctx: Context) -> Reviewed:
             " 'pending', :rising, :rank, :turns, :weight, :deadline, :confidence, :lines, :total, :approvable, :now)"
             " ON CONFLICT (id) DO UPDATE SET rising = excluded.rising, rank = excluded.rank, turns = excluded.turns,"
             " weight = excluded.weight, confidence = excluded.confidence, line_count = excluded.line_count,"
-            " total = excluded.total, approvable = excluded.approvable"
-            " WHERE review_items.status IN ('pending', 'in_review')",
+            " total = excluded.total, approvable = excluded.approvable,"
+            # Whoever has it in hand saw what was read before: it has to be claimed again.
+            " status = 'pending', claim_until = NULL WHERE review_items.status IN ('pending', 'in_review')",
             {
                 "id": item, "tenant": ctx.job.tenant, "document": upload.document_id, "content": upload.content_hash,
-                "rising": stands.rising, "rank": stands.rank, "turns": stands.turns, "weight": weight,
-                "deadline": deadline, "confidence": confidence, "lines": len(data.line_items),
-                "total": total, "approvable": int(approvable), "now": now,
+                "rising": stands.rising, "rank": stands.rank, "turns": stands.turns, "weight": seen.weight,
+                "deadline": deadline, "confidence": seen.confidence, "lines": seen.lines,
+                "total": seen.total, "approvable": int(seen.approvable), "now": now,
             },
         )
     )  # fmt: skip
-    revision, decided = rows[0][4], rows[0][5] != "pending"
+    decided = status != "pending"
     ctx.write(
         Expect(
             (
@@ -174,7 +186,7 @@ async def review(doc: Saved, ctx: Context) -> Reviewed:
         ledger.audited(
             f"{ctx.job.id}-{ctx.epoch}",
             "penstock",
-            "extracted" if rows[0][2] is None else "re-extracted",
+            "extracted" if known is None else "re-extracted",
             tenant=ctx.job.tenant,
             item=item,
             document=upload.document_id,
@@ -184,7 +196,7 @@ async def review(doc: Saved, ctx: Context) -> Reviewed:
     seconds = now - (ctx.job.started or now)
     ctx.write(
         metrics.observed(
-            {metrics.SECONDS: seconds, metrics.CONFIDENCE: confidence},
+            {metrics.SECONDS: seconds, metrics.CONFIDENCE: seen.confidence},
             part=metrics.part_of(ctx.job.worker),
         )
     )
@@ -215,7 +227,7 @@ async def write_files(what: Export, ctx: Context) -> dict[str, int] | Again:
         behind = counts != ledger.parsed_data(data)
         if exported >= revision and not behind:
             continue
-        await _write(Record(result, counts, status or "pending", tuple(locked)), folder, ctx)
+        await _write(rules.record(result, locked, status or "pending"), folder, ctx)
         ctx.write(ledger.exported(document, counts, revision=revision, behind=behind))
         written += 1
     ctx.count(documents_exported=written)
@@ -235,8 +247,10 @@ async def add_up(ctx: Context) -> BatchResult:
             confidences += float(job.result.get("confidence") or 0)
             ids.append(str(job.result.get("document_id")))
         elif job.status == "failed" and len(failures) < MOST_FAILURES_TOLD:
-            filename = job.payload.get("filename") or job.payload.get("upload", {}).get("filename")
-            failures.append(f"{filename}: {job.error}")
+            # By its id: a name would outlive the document.
+            told = job.payload if isinstance(job.payload, dict) else {}
+            document = told.get("document_id") or told.get("upload", {}).get("document_id") or job.id
+            failures.append(f"{document}: {job.error or 'deleted'}")
     return BatchResult(
         documents=ended.total(),
         completed=ended["completed"],
@@ -276,7 +290,12 @@ async def _hit(upload: Upload, key: str, ctx: Context) -> Goto | None:
 def _rebuilt(result: ExtractionResult, upload: Upload, ctx: Context) -> ExtractionResult:
     taken = round(ctx.now() - (upload.began or ctx.now()), 3)
     return result.model_copy(
-        update={"document_id": upload.document_id, "filename": upload.filename, "processing_time_seconds": taken}
+        update={
+            "document_id": upload.document_id,
+            "filename": upload.filename,
+            "processing_time_seconds": taken,
+            "usage": Usage(),
+        }
     )
 
 

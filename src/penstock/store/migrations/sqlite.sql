@@ -491,6 +491,7 @@ CREATE INDEX documents_batch ON documents (batch, id);
 CREATE INDEX documents_content ON documents (tenant, content_hash);
 CREATE INDEX documents_job ON documents (job);
 CREATE INDEX documents_newest ON documents (tenant, id DESC);
+CREATE INDEX documents_stale ON documents (tenant, content_hash) WHERE done = 1 AND exported < revision;
 CREATE INDEX documents_twin ON documents (tenant, twin) WHERE twin IS NOT NULL;
 CREATE INDEX documents_undone ON documents (tenant, id) WHERE done = 0;
 CREATE TABLE review_audit (

@@ -6,16 +6,19 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request
-from starlette.responses import Response
+from pydantic_core import from_json
+from starlette.responses import JSONResponse, Response
 
 from penstock.engine.engine import Engine
 from penstock.engine.errors import Conflict, InvalidRequest, NotFound
 from penstock.pipelines.documents import queue, reading
 from penstock.pipelines.documents.dashboard.places import REVIEW, called, item_path
 from penstock.pipelines.documents.dashboard.reviewing import show
-from penstock.pipelines.documents.dashboard.showing import COLUMNS, fields
+from penstock.pipelines.documents.dashboard.showing import COLUMNS, blamed, fields
+from penstock.pipelines.documents.fields import REQUIRED
+from penstock.pipelines.documents.model import InvoiceData
 from penstock.pipelines.documents.reading import QueueItem
-from penstock.pipelines.documents.rules import DECIDES
+from penstock.pipelines.documents.rules import DECIDES, corrected
 from penstock.service.access.guard import Reviewer
 from penstock.service.access.principal import Principal
 from penstock.service.dashboard.acting import asked
@@ -35,8 +38,9 @@ Text = Annotated[str, Form(max_length=2000)]
 async def next_item(
     request: Request, service: Serving, principal: Reviewer, done: Text = "", skip: Text = ""
 ) -> Response:
-    """Claim the most urgent item that is one's own or nobody's. `done` is the one just decided, to be told of; `skip`
-    the one that is to be left."""
+    """Claim the most urgent item that is one's own or nobody's, and go to it. `done` is the one just decided, to be told
+    of; `skip` the one that is to be left. Who comes from neither goes on with what they have claimed already, so that
+    asking twice claims nothing more."""
     engine, said = service.penstock.engine, list[tuple[Tone, str]]()
     if done:
         before = await reading.queue_item(engine, done, tenant=principal.tenant)
@@ -49,6 +53,13 @@ async def next_item(
 
 async def _next(service: Service, principal: Principal, without: set[str]) -> str | None:
     engine, mine = service.penstock.engine, principal.name
+    if not any(without):
+        begun = await reading.queue(
+            engine, tenant=principal.tenant, status=("in_review",), assigned_to=mine, limit=LOOKED_AT
+        )
+        for row in begun:
+            if await _claimed(engine, row, principal, service.settings.documents.claim):
+                return row.id
     for offset in range(0, DEEPEST, LOOKED_AT):
         rows = await reading.queue(engine, tenant=principal.tenant, status=("pending",), limit=LOOKED_AT, offset=offset)
         for row in rows:
@@ -68,6 +79,29 @@ async def _claimed(engine: Engine, row: QueueItem, principal: Principal, holds: 
         # Somebody else was quicker.
         return False
     return True
+
+
+@router.post("/check", name="ui.review.check")
+async def check(principal: Reviewer, field: Text = "", value: Annotated[str, Form(max_length=100_000)] = "") -> Response:
+    """Whether a field could have this value, in the words in which the decision would be refused. Of lines, `value` is
+    their JSON."""
+    told: Any = value
+    if field == "line_items":
+        try:
+            told = from_json(value)
+        except ValueError as error:
+            raise InvalidRequest("line_items: no JSON") from error
+    problem = ""
+    try:
+        changed = corrected(InvoiceData(), {field: told})
+        if field in REQUIRED and changed[field] is None:
+            problem = "required, and without a value"
+    except InvalidRequest as error:
+        names, problem = blamed(str(error))
+        if not names:
+            # It is what an empty invoice has: nothing.
+            problem = "required, and without a value" if field in REQUIRED else ""
+    return JSONResponse({"problem": problem})
 
 
 @router.post("/{item_id}/claim", name="ui.review.claim")

@@ -18,6 +18,7 @@ from penstock.pipelines.documents.dashboard.places import (
     preview_path,
     title_of,
 )
+from penstock.pipelines.documents.dashboard.same import same_content
 from penstock.pipelines.documents.dashboard.showing import COLUMNS, fields, text_of, tone
 from penstock.pipelines.documents.workflow import documents
 from penstock.service.access.guard import Operator, Reader, Reviewer
@@ -43,6 +44,7 @@ async def document_page(
         "documents/document.html",
         principal=principal,
         detail=detail,
+        same=await same_content(engine, found),
         document=found,
         result=detail.result,
         title=title_of(found),

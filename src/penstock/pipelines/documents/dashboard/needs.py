@@ -1,8 +1,10 @@
-"""What of the pipeline needs a person: reviews past their deadline, documents that failed, a queue that is too long."""
+"""What of the pipeline needs a person: open reviews and those past their deadline, and documents that failed. Each is
+told once, with what was promised about it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -27,15 +29,17 @@ MOST = 200
 
 async def needs(engine: Engine, tenant: str | None) -> Sequence[Need]:
     of, who = ("", {}) if tenant is None else (" AND tenant = :tenant", {"tenant": tenant})
-    told = []
+    told = list[Need]()
     overdue = await _count(
         engine,
         f"SELECT 1 FROM review_items WHERE status IN ('pending', 'in_review') AND deadline <= :now{of}",
         {"now": engine.clock.now(), **who},
     )
-    if overdue:
-        words = "The most urgent stand first in the queue."
-        told.append(Need(f"{_many(overdue, 'review')} overdue", words, link(REVIEW, sort="deadline")))
+    rows = await engine.read((f"SELECT COUNT(*) FROM review_items WHERE status IN ('pending', 'in_review'){of}", who))
+    if waiting := int(rows[0][0]):
+        told.append(_reviews(waiting, overdue, DocumentsSettings().sla_depth))
+    # What is promised holds for all tenants together, so it is told to those who see all of them.
+    broken = {each.rule: each for each in await episodes(engine) if each.rule != "depth"} if tenant is None else {}
     failed = await _count(
         engine,
         "SELECT 1 FROM jobs j JOIN documents d ON d.job = j.key AND d.tenant = j.tenant WHERE j.status = 'failed'"
@@ -43,22 +47,29 @@ async def needs(engine: Engine, tenant: str | None) -> Sequence[Need]:
         " jobs n WHERE n.tenant = j.tenant AND n.workflow = j.workflow AND n.key = j.key AND n.run > j.run)",
         who,
     )
+    now = engine.clock.now()
     if failed:
         words = "Each says why; most need another file."
-        told.append(Need(f"{_many(failed, 'document')} failed", words, link(DOCUMENTS, status="failed"), grave=False))
-    longest = DocumentsSettings().sla_depth
-    rows = await engine.read((f"SELECT COUNT(*) FROM review_items WHERE status IN ('pending', 'in_review'){of}", who))
-    if (waiting := int(rows[0][0])) > longest:
+        need = Need(f"{_many(failed, 'document')} failed", words, link(DOCUMENTS, status="failed"), grave=False)
+        if (rate := broken.pop("error_rate", None)) is not None:
+            promise = _broken(rate, now)
+            need = replace(promise, words=f"{need.title}. {promise.words}", path=need.path)
+        told.append(replace(need, dead_letters=failed))
+    return [*told, *(_broken(each, now) for each in broken.values())]
+
+
+def _reviews(waiting: int, overdue: int, longest: int) -> Need:
+    many_open = f"{many(waiting, 'review')} open"
+    if overdue:
+        words = f"{many_open}; the most urgent stand first in the queue."
+        return Need(f"{_many(overdue, 'review')} overdue", words, link(REVIEW, sort="deadline"))
+    words = "Documents wait for somebody to approve, correct or reject them."
+    if waiting > longest:
         words = f"More than the {longest:,} that the queue should hold: assign them, or approve what is sure."
-        told.append(Need(f"{waiting:,} reviews wait", words, REVIEW, grave=False))
-    if tenant is None:
-        now = engine.clock.now()
-        told += [_broken(each, now) for each in await episodes(engine) if each.rule != "depth"]
-    return told
+    return Need(many_open, words, REVIEW, grave=False)
 
 
 def _broken(episode: Episode, now: float) -> Need:
-    """What is promised holds for all tenants together, so it is told to those who see all of them."""
     words = sla.words(episode.rule, episode.value, episode.bound)
     path = REVIEW if episode.rule == "breach_rate" else DOCUMENTS
     told = f"{words[0].upper()}{words[1:]}. Since {length(now - episode.began)}."

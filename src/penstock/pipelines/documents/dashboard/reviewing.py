@@ -19,6 +19,7 @@ from penstock.pipelines.documents.dashboard.places import (
     item_path,
     preview_path,
 )
+from penstock.pipelines.documents.dashboard.same import same_content
 from penstock.pipelines.documents.dashboard.showing import COLUMNS, fields, least_sure_first, text_of, tone
 from penstock.pipelines.documents.rules import OPEN
 from penstock.service.access.guard import Reader
@@ -52,7 +53,7 @@ async def show(
     engine = service.penstock.engine
     item = await reading.queue_item(engine, item_id, tenant=principal.tenant)
     detail = await reading.document(engine, item.document, tenant=principal.tenant)
-    shown = least_sure_first(fields(detail, typed=typed))
+    shown = least_sure_first(fields(detail, typed=typed, problem=problem))
     places = [one.evidence.page for one in shown if one.evidence is not None and one.box is not None]
     wanted = page or (places[0] if places else 1)
     mine = item.status == "in_review" and item.assigned_to == principal.name
@@ -68,6 +69,7 @@ async def show(
         free=free,
         may=principal.may("review"),
         detail=detail,
+        same=await same_content(engine, detail.document),
         document=detail.document,
         result=detail.result,
         title=called(item),

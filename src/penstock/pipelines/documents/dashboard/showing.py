@@ -34,7 +34,7 @@ class Box:
 
 @dataclass(slots=True, frozen=True)
 class Shown:
-    """`typed` is what somebody wrote and could not be taken, to be shown again."""
+    """`typed` is what somebody wrote and could not be taken, to be shown again, and `problem` why."""
 
     name: FieldName
     title: str
@@ -50,6 +50,7 @@ class Shown:
     extracted: str
     typed: str | None = None
     typed_lines: tuple[tuple[str, ...], ...] | None = None
+    problem: str = ""
 
     @property
     def required(self) -> bool:
@@ -70,14 +71,14 @@ def tone(confidence: float, threshold: float) -> Tone:
     return "unsure" if confidence >= threshold - UNSURE else "doubtful"
 
 
-def fields(detail: DocumentDetail, *, typed: Mapping[str, Any] | None = None) -> list[Shown]:
+def fields(detail: DocumentDetail, *, typed: Mapping[str, Any] | None = None, problem: str = "") -> list[Shown]:
     """In the order of the invoice."""
     if detail.result is None or detail.document.data is None:
         return []
     known = {each.field_name: each for each in detail.result.field_confidences}
     locks = {lock.field: lock for lock in detail.locks}
     differing = {each.field for each in detail.differences}
-    typed = typed or {}
+    typed, (wrong, why) = typed or {}, blamed(problem)
     told = []
     for name in FIELDS:
         found = known.get(name)
@@ -100,9 +101,17 @@ def fields(detail: DocumentDetail, *, typed: Mapping[str, Any] | None = None) ->
                 extracted=text_of(getattr(detail.result.invoice_data, name)),
                 typed=written if isinstance(written, str) else None,
                 typed_lines=lines_of(written) if isinstance(written, list) else None,
+                problem=why if name in wrong else "",
             )
         )
     return told
+
+
+def blamed(problem: str) -> tuple[list[str], str]:
+    """The fields that a refusal names before its colon, and its words: `vendor, total: required …`."""
+    names, _, words = problem.partition(": ")
+    told = names.split(", ")
+    return (told, words) if words and all(name in FIELDS for name in told) else ([], "")
 
 
 def least_sure_first(shown: Sequence[Shown]) -> list[Shown]:

@@ -136,6 +136,7 @@ def concerns(snapshot: Snapshot, principal: Principal) -> list[Concern]:
                 grave=True,
             )
         )
+    dead = sum(snapshot.dead_of.values()) - sum(need.dead_letters for need in snapshot.needs)
     told = (
         (
             (snapshot.quarantined, "calls", "{} in quarantine", "remote call"),
@@ -146,7 +147,7 @@ def concerns(snapshot: Snapshot, principal: Principal) -> list[Concern]:
             ("They go on when the budget is raised.", "/ui/costs#budgets", True),
         ),
         (
-            (snapshot.dead, "dead", "{}", "dead letter"),
+            (max(dead, 0), "dead", "{}", "dead letter"),
             ("They failed for good, and go on only if somebody retries them.", "/ui/dead-letters", True),
         ),
         (

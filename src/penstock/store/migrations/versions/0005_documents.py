@@ -85,6 +85,14 @@ def upgrade() -> None:
     op.create_index("documents_job", "documents", ["job"], unique=False)
     op.create_index("documents_newest", "documents", ["tenant", sa.text("id DESC")], unique=False)
     op.create_index(
+        "documents_stale",
+        "documents",
+        ["tenant", "content_hash"],
+        unique=False,
+        sqlite_where=sa.text("done = 1 AND exported < revision"),
+        postgresql_where=sa.text("done = 1 AND exported < revision"),
+    )
+    op.create_index(
         "documents_twin",
         "documents",
         ["tenant", "twin"],

@@ -1,0 +1,86 @@
+"""Celery's consumer, but that a broker which is away is told of in a line, not in a traceback for each try, and that
+the pool is looked after while it is waited for."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from celery.worker.consumer import consumer
+from celery.worker.state import maybe_shutdown
+
+log = logging.getLogger("penstock.worker")
+
+SAY_AGAIN_AFTER = 60.0
+PATIENTLY = {"max_retries": None, "interval_start": 1, "interval_step": 1, "interval_max": 5}
+"""How a broker that is away is tried again."""
+
+
+class Outage:
+    """What is said of a broker that is away: a line when it is lost, one when it is back, and one a minute between."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since: float | None = None
+        self._said = 0.0
+
+    def lost(self, where: str, error: BaseException) -> None:
+        now = self._clock()
+        if self._since is None:
+            self._since = self._said = now
+            log.warning(
+                "the broker at %s does not answer (%s): start it, or set celery.broker_url to where it is. The "
+                "worker's processes look for work themselves meanwhile, less often",
+                where,
+                error,
+            )
+        elif now - self._said >= SAY_AGAIN_AFTER:
+            self._said = now
+            log.warning("the broker at %s has not answered for %.0f s (%s)", where, now - self._since, error)
+
+    def back(self, where: str) -> None:
+        if self._since is not None:
+            log.info("the broker at %s answers again after %.0f s", where, self._clock() - self._since)
+            self._since = None
+
+
+class Consumer(consumer.Consumer):  # type: ignore[misc]
+    """Made anew with each worker; there is one outage for all of a process."""
+
+    outage = Outage()
+
+    def ensure_connected(self, conn: Any) -> Any:
+        where = conn.as_uri()
+        connected = conn.ensure_connection(
+            lambda error, _: self.outage.lost(where, error), callback=self._waiting, **PATIENTLY
+        )
+        self.first_connection_attempt = False
+        self.outage.back(where)
+        return connected
+
+    def on_connection_error_before_connected(self, exc: BaseException) -> None:
+        self.outage.lost(self.conninfo.as_uri(), exc)
+
+    def on_connection_error_after_connected(self, exc: BaseException) -> None:
+        self.outage.lost(self.conninfo.as_uri(), exc)
+        super().on_connection_error_after_connected(exc)
+
+    def _waiting(self) -> None:
+        """Called every second. Nothing else replaces a process that ends now: the loop that does is not turning."""
+        maybe_shutdown()
+        pool = getattr(self.pool, "_pool", None)
+        # Before it has met the loop it cannot take in new ones; then it finds out by itself who is gone.
+        if pool is not None and pool._registered_with_event_loop:
+            pool.maintain_pool()
+
+
+def told_elsewhere(record: logging.LogRecord) -> bool:
+    """A filter for what Celery's consumer says of a lost connection, which `Outage` says."""
+    lost = isinstance(record.args, tuple) and record.args[:1] == (consumer.CONNECTION_RETRY,)
+    return not lost and not record.msg.startswith("Frequent restarts")
+
+
+def speak_plainly() -> None:
+    logging.getLogger(consumer.__name__).addFilter(told_elsewhere)
