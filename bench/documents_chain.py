@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 MODEL = "gemini-2.5-flash"
 HOME = Path(os.environ.get("CHAIN_HOME", "."))
-LOOK_EVERY = 0.02
+LOOK_EVERY = 0.1
 PATIENCE = 120.0
 WARM = 16
 

@@ -18,7 +18,7 @@ from penstock.builtin import installed_workflows
 from penstock.config import Settings, load
 from penstock.pipelines.documents import asking, contents
 
-LOOK_EVERY = 0.02
+LOOK_EVERY = 0.1
 PATIENCE = 180.0
 WARM = 16
 

@@ -103,8 +103,11 @@ def test_dropped_files_are_taken_in_and_read(office: Office, open_window: OpenWi
         expect(page.locator("tr.row", has_text=path.name)).to_contain_text("pending")
     expect(rows.filter(has_text="letter.pdf")).to_contain_text("is not a document that is read here")
     expect(rows.filter(has_text="none.pdf")).to_contain_text("empty")
-    expect(page.locator("#uploads-said")).to_have_text(f"{len(fresh)} uploaded, 2 refused")
     picture(page, "uploaded")
+    expect(page.locator("#uploads-said")).to_have_text(f"{len(fresh)} uploaded, 2 refused")
+    # What was dropped together is one batch, without what was refused.
+    page.get_by_role("link", name="Show the batch").click()
+    expect(page.locator("tr.row")).to_have_count(len(fresh))
 
 
 def test_a_file_that_is_too_large_is_not_even_sent(office: Office, open_window: OpenWindow) -> None:
@@ -130,7 +133,7 @@ def test_a_review_is_done_with_the_keyboard_alone(office: Office, open_window: O
     expect(fields.first).to_be_focused()
     assert sureness(page) == sorted(sureness(page)), "the least sure field comes first"
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keys of this page")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("Accept the field and go on")
     picture(page, "help")
     page.keyboard.press("Escape")
     page.keyboard.press("Enter")
@@ -165,11 +168,60 @@ def test_a_review_is_done_with_the_keyboard_alone(office: Office, open_window: O
     # Who looks again sees the lock, and may take it away.
     settled(page, f"/ui/documents/{office.documents['keyed']}")
     row = page.locator("#f-vendor")
-    expect(row).to_contain_text("Locked by local")
+    expect(row).to_contain_text("Corrected by local")
+    expect(row).not_to_contain_text("check")
     expect(row).to_contain_text(f"the extraction says {was}")
     row.get_by_role("button", name="Unlock Vendor").click()
-    expect(row).not_to_contain_text("Locked")
+    expect(row).not_to_contain_text("Corrected")
     expect(row).to_contain_text(was)
+    office.free()
+
+
+def test_the_next_one_is_claimed_and_shown(office: Office, open_window: OpenWindow, picture: Picture) -> None:
+    page = open_window(office.up.url).page()
+    settled(page, "/ui/review")
+    page.keyboard.press("?")
+    told = page.get_by_role("dialog", name="Keyboard shortcuts")
+    expect(told).to_contain_text("Review the next one")
+    expect(told).not_to_contain_text("New job")
+    page.keyboard.press("Escape")
+    page.keyboard.press("n")
+    page.wait_for_url(re.compile("/ui/review/[^/]+$"))
+    expect(page.locator("#claim-said")).to_contain_text("yours for")
+    expect(page.locator(".rfield").first).to_be_focused()
+    expect(page.locator("#pulse")).not_to_be_visible()
+    picture(page, "shown")
+    # Who asks once more goes on with what they have.
+    first = page.url
+    settled(page, "/ui/review")
+    page.get_by_role("button", name="Review the next one").click()
+    page.wait_for_url(first)
+    expect(page.locator("#claim-said")).to_contain_text("yours for")
+    assert len(office.up.get("/api/queue?status=in_review")["items"]) == 1
+    office.free()
+
+
+def test_a_value_that_cannot_be_is_told_at_its_field(office: Office, open_window: OpenWindow, picture: Picture) -> None:
+    window = open_window(office.up.url)
+    window.forgive("status of 400")
+    window.forgive("status of 422")
+    page = window.page()
+    settled(page, office.review("shown"))
+    page.locator("#v-date").fill("the first of May")
+    page.keyboard.press("Enter")
+    field, said = page.locator("#f-date"), page.locator("#w-date")
+    expect(said).to_contain_text("date")
+    expect(field.get_by_text("corrected", exact=True)).not_to_be_visible()
+    page.locator("#v-vendor").fill("")
+    page.keyboard.press("Enter")
+    expect(page.locator("#w-vendor")).to_contain_text("required")
+    page.keyboard.press("s")
+    expect(page.locator("#review-problem")).not_to_be_empty()
+    picture(page, "wrong")
+    page.locator("#v-date").fill("1.5.2024")
+    expect(said).not_to_be_visible()
+    expect(field.get_by_text("corrected", exact=True)).to_be_visible()
+    page.evaluate("sessionStorage.clear()")
     office.free()
 
 
@@ -195,11 +247,13 @@ def test_a_rejection_asks_for_the_reason(office: Office, open_window: OpenWindow
     page.keyboard.press("r")
     expect(page.locator("#reason")).to_be_focused()
     picture(page, "why")
-    page.keyboard.type("a reminder, no invoice")
-    page.keyboard.press("Control+Enter")
+    page.keyboard.type("a reminder,")
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type("no invoice")
+    page.keyboard.press("Enter")
     expect(page.locator("#said")).to_contain_text("rejected")
     found = office.item("rejected")["item"]
-    assert (found["status"], found["reason"]) == ("rejected", "a reminder, no invoice")
+    assert (found["status"], found["reason"]) == ("rejected", "a reminder,\nno invoice")
     office.free()
 
 
@@ -214,14 +268,22 @@ def test_of_two_reviewers_one_is_told(office: Office, open_window: OpenWindow, p
     expect(anna.locator("#claim-said")).to_contain_text("yours for")
     ben.locator("#v-total").fill("99.50")
     expect(ben.locator("#review-problem")).to_contain_text("in review by anna")
-    ben.keyboard.press("Enter")
+    expect(ben.locator("#claim-said")).to_contain_text("with anna")
+    expect(ben.locator(".decide-bar")).to_have_count(0)
+    ben.keyboard.press("Escape")
+    # What somebody types at what is not theirs does nothing, and they are told why.
+    ben.keyboard.type("approved, next")
+    expect(ben.locator("#review-problem")).to_contain_text("This is anna's")
     expect(ben.locator("#v-total")).to_have_value("99.50")
+    assert ben.url.endswith(office.review("fought"))
     picture(ben, "told")
     # She gives it back, and what he typed is still there to be submitted.
     anna.get_by_role("button", name="Release").click()
     expect(anna.locator("#said")).to_contain_text("back in the queue")
-    ben.reload()
+    ben.evaluate("window.dispatchEvent(new Event('focus'))")
+    expect(ben.locator(".decide-bar")).to_be_visible()
     expect(ben.locator("#v-total")).to_have_value("99.50")
+    ben.locator("#f-total").focus()
     ben.keyboard.press("s")
     expect(ben.locator("#said")).to_contain_text("corrected")
     assert office.item("fought")["invoice_data"]["total"] == "99.50"

@@ -113,7 +113,7 @@ def test_what_was_added_together_is_a_batch_with_one_result(office: Office) -> N
     (job,) = office.cli.inside("jobs", "list", "-w", "documents.batch", "--json").json["jobs"]
     result = office.cli.inside("jobs", "show", job["id"], "--json").json["job"]["result"]
     assert (job["status"], result["completed"], result["failed"]) == ("completed", 2, 1)
-    assert result["failures"][0].startswith("b-broken.pdf: ")
+    assert result["failures"][0].startswith(office.listed("--status", "failed")[0]["document_id"])
     batch = office.listed()[0]["batch_id"]
     assert len(office.listed("--batch", batch)) == 3 and office.listed("--batch", "nonesuch") == []
 
@@ -153,7 +153,7 @@ def test_what_is_named_and_wrong_is_refused_before_anything_is_stored(empty: Off
     assert "(this looks like a ZIP archive" in told[0] and told[1].endswith("The file is empty.")
     assert "a device or a pipe" in told[2] and told[3].endswith("There is no such file.")
     empty.cli.environ["PENSTOCK_DOCUMENTS__LARGEST_MB"] = "0.001"
-    assert "at most 0.000953674 MB are taken" in empty("add", "good.pdf", code=2).sentence
+    assert "at most 0.001 MB are taken" in empty("add", "good.pdf", code=2).sentence
     empty.cli.file("nothing").mkdir()
     assert "there is no document in nothing" in empty("add", "nothing", code=2).sentence
     assert not empty.cli.file(".penstock").exists()
@@ -182,7 +182,7 @@ def test_without_a_worker_documents_are_kept_and_it_says_who_would_do_the_work(e
     keeps("documents-add", told)
     assert (told["batch_id"], told["documents"][0]["path"]) == (None, "a.pdf")
     (entry,) = empty.cli.inside("audit", "--actor", "anna", "--json").json["entries"]
-    assert (entry["action"], entry["detail"]) == ("document.add", "a.pdf")
+    assert (entry["action"], entry["detail"]) == ("document.add", "1 document")
     assert "memory:// is gone" in empty("add", "a.pdf", "--store", "memory://", code=2).sentence
 
 
@@ -260,7 +260,10 @@ def test_export(office: Office) -> None:
     assert (told["reviews"]["pending"], told["reviews"]["approved"]) == (2, 0)
     for_excel = office("export", "--format", "csv", "-o", "excel.csv", "--excel", "--review", "pending")
     assert for_excel.err == "2 documents: 2 pending.\n", "who asked for these needs no hint"
-    assert office.cli.file("excel.csv").read_bytes() == codecs.BOM_UTF8 + said.out.encode().replace(b"\n", b"\r\n")
+    assert (
+        office.cli.file("excel.csv").read_bytes()
+        == codecs.BOM_UTF8 + said.out.replace("\r\n", "\n").replace("\n", "\r\n").encode()
+    )
     office.cli.file("link.csv").symlink_to(office.cli.file("target.csv"))
     office("export", "--format", "csv", "-o", "link.csv", "--review", "approved")
     assert office.cli.file("link.csv").is_symlink()
@@ -290,7 +293,7 @@ def test_samples_are_made_once_and_not_mixed(empty: Office) -> None:
     assert "Now try: penstock documents add try --wait" in empty("samples", "try", "--count", "2", "--kind", "pdf").out
     assert "holds other samples" in empty("samples", "try", "--count", "3", code=2).sentence
     assert "Left out" not in empty("add", "try").err
-    empty.cli.file("try", MARK).unlink()
+    empty.cli.file(f"try/{MARK}").unlink()
     assert "Left out try/truth.jsonl" in empty("add", "try").err, "somebody else's file of that name"
     assert (documents_found.TRUTH, documents_found.MARK) == (TRUTH, MARK)
     text = " ".join(empty("samples", "--help").out.split())

@@ -45,7 +45,7 @@ class Desk:
 def extracted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two sure ones, and one whose page contradicts its data."""
     desk = Desk(tmp_path_factory.mktemp("desk"))
-    for name, seed, kind in (("a", 1, "facturx"), ("b", 2, "facturx"), ("c", 1, "facturx_conflict")):
+    for name, seed, kind in (("a", 3, "facturx"), ("b", 2, "facturx"), ("c", 1, "facturx_conflict")):
         desk.cli.file(f"{name}.pdf").write_bytes(sample(seed, kind=kind)[0])  # type: ignore[arg-type]
     desk.cli.inside("documents", "add", "a.pdf", "b.pdf", "c.pdf", "--wait")
     return desk.cli.folder

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from penstock.pipelines.documents import queue
-from penstock.pipelines.documents.dashboard.deciding import changes
+from penstock.pipelines.documents import queue, reading
+from penstock.pipelines.documents.dashboard.deciding import changes, wrong_with
 from penstock.pipelines.documents.dashboard.figures import LEAST, figures
 from penstock.pipelines.documents.dashboard.needs import link_of, needs
-from penstock.pipelines.documents.dashboard.showing import box_of, grouped, lines_of
+from penstock.pipelines.documents.dashboard.same import same_content
+from penstock.pipelines.documents.dashboard.showing import blamed, box_of, grouped, lines_of
 from penstock.pipelines.documents.model import Evidence, InvoiceData, LineItem
 from penstock.pipelines.documents.workflow import documents
 from tests.support.documents import GOOD, Office, office
@@ -43,16 +44,82 @@ def test_what_needs_a_person_is_said(there: Callable[[Callable[[Office], Awaitab
         at.clock.at += 2 * HOUR
         (told,) = await needs(at.engine, "default")
         assert told.title == "1 review overdue" and told.path == "/ui/review?sort=deadline" and told.grave
+        assert told.words.startswith("2 reviews open")
         assert await needs(at.engine, "another") == []
         (submitted,) = [await at.app.submit(documents, _upload("gone"), key="k")]
         await at.engine.write(
             ("UPDATE jobs SET status = 'failed' WHERE id = :id", {"id": submitted.job_id}),
             ("UPDATE documents SET job = 'k' WHERE filename = 'late.pdf'", {}),
         )
-        assert [one.title for one in await needs(at.engine, None)] == ["1 review overdue", "1 document failed"]
+        late, failed = await needs(at.engine, None)
+        assert (late.title, failed.title, failed.dead_letters) == ("1 review overdue", "1 document failed", 1)
+        await at.engine.write(
+            (
+                "INSERT INTO document_breaches (id, rule, severity, bound, value, worst, began)"
+                " VALUES ('e', 'error_rate', 'critical', 0.05, 0.5, 0.5, :now)",
+                {"now": at.clock.at},
+            )
+        )
+        _, once = await needs(at.engine, None)
+        assert once.title == "Too many documents fail" and once.words.startswith("1 document failed.") and once.grave
+        assert (once.path, once.dead_letters) == ("/ui/documents?status=failed", 1)
         assert link_of(await at.app.job(submitted.job_id)) == "/ui/documents/gone"
 
     there(test)
+
+
+def test_open_reviews_are_said_and_are_not_grave(
+    there: Callable[[Callable[[Office], Awaitable[None]]], None],
+) -> None:
+    async def test(at: Office) -> None:
+        await at.plant(content="one")
+        await at.plant(content="two")
+        (told,) = await needs(at.engine, "default")
+        assert (told.title, told.path, told.grave) == ("2 reviews open", "/ui/review", False)
+
+    there(test)
+
+
+def test_a_file_that_was_uploaded_again_is_known(
+    there: Callable[[Callable[[Office], Awaitable[None]]], None],
+) -> None:
+    async def test(at: Office) -> None:
+        (first, item), (second, _) = await at.plant(content="one"), await at.plant(content="one")
+        await at.plant(content="two")
+        await at.plant(content="one", tenant="another")
+        found = (await reading.document(at.engine, second)).document
+        told = await same_content(at.engine, found)
+        assert told.times == 2
+        assert [(one.id, one.review_item, one.review_status) for one in told.others] == [(first, item, "pending")]
+
+    there(test)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("date", "1.5.2024", ""),
+        ("date", "the first of May", "date"),
+        ("total", "12,50", ""),
+        ("total", "dozens", "dozens"),
+        ("total", " ", "required"),
+        ("due_date", "", ""),
+        ("line_items", [], ""),
+        ("line_items", [{"item": "Paper", "total": "much"}], "much"),
+    ],
+)
+def test_what_is_wrong_with_a_value_is_said(field: str, value: Any, words: str) -> None:
+    told = wrong_with(field, value)
+    assert words in told and bool(told) == bool(words)
+
+
+def test_a_refusal_names_its_fields() -> None:
+    assert blamed("vendor, total: required: really") == (["vendor", "total"], "required: really")
+    assert blamed("there is no field: none") == blamed("vendor") == blamed("") == ([], "")
+
+
+def _numbered(number: str) -> InvoiceData:
+    return InvoiceData.model_validate({**GOOD.model_dump(), "invoice_number": number})
 
 
 def _upload(name: str) -> Any:
@@ -66,9 +133,11 @@ def test_the_figures_of_the_queue_are_those_of_its_items(
 ) -> None:
     async def test(at: Office) -> None:
         items = [
-            (await at.plant(confidence=sure, content=str(sure), hours=hours))[1]
+            (await at.plant(confidence=sure, content=str(sure), hours=hours, data=_numbered(str(sure))))[1]
             for sure, hours in ((0.5, 1), (0.9, 3), (0.95, 30), (0.99, 30))
         ]
+        for content in ("twin", "its twin"):
+            await at.plant(confidence=0.99, content=content, data=_numbered("twice"))
         await at.plant(confidence=0.99, content="odd", findings=["it contradicts itself"])
         lacking = InvoiceData.model_validate({**GOOD.model_dump(), "total": None})
         await at.plant(confidence=0.99, content="lacking", data=lacking)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from penstock.engine.errors import Conflict, InvalidRequest, NotFound
-from penstock.pipelines.documents import queue, reading, rules
+from penstock.pipelines.documents import asking, ledger, queue, reading, rules
 from penstock.pipelines.documents.model import InvoiceData
 from tests.support.documents import GOOD, Office, office
 
@@ -285,3 +287,214 @@ def test_the_same_invoice_in_other_bytes_is_shown_at_both(tmp_path: Path) -> Non
             assert (await reading.document(there.engine, document)).duplicates == ()
 
     run(lambda: office(tmp_path), test)
+
+
+async def standings(there: Office) -> dict[str, tuple[object, ...]]:
+    """Item → what the queue knows of it; documents and items say the same."""
+    rows = await there.engine.read(
+        (
+            "SELECT i.id, i.confidence, i.weight, i.rank + CAST(:gained AS DOUBLE PRECISION) * i.rising, i.total,"
+            " i.approvable, d.confidence FROM review_items i JOIN documents d ON d.review_item = i.id",
+            {"gained": rules.SLOPE * there.clock.now()},
+        )
+    )
+    assert all(row[1] == row[6] for row in rows), "documents and their items differ"
+    return {row[0]: row[1:6] for row in rows}
+
+
+def test_the_queue_follows_what_is_locked_and_unlocked(opened: Callable[[], object]) -> None:
+    """Of all open reviews of the content: how sure, how urgent, and whether many may be approved with it."""
+
+    async def test(there: Office) -> None:
+        first, item = await there.plant(data=invoice(total=None), confidence=0.9)
+        _, twin = await there.plant(data=invoice(total=None), confidence=0.9)
+        _, other = await there.plant(data=invoice(total=None, invoice_number="x"), confidence=0.9, content="other")
+        before = await standings(there)
+        assert {stands[4] for stands in before.values()} == {0}
+        await queue.claim(there.engine, item, actor="ann")
+        await queue.submit(there.engine, item, "correct", actor="ann", corrections={"total": "5000"})
+        after = await standings(there)
+        sure, weight, urgency, total, approvable = after[twin]
+        assert (total, approvable) == (5000.0, 1) and sure > 0.9  # type: ignore[operator]
+        assert weight == pytest.approx(rules.weight(sure, 0, 5000.0))  # type: ignore[arg-type]
+        assert urgency == pytest.approx(
+            rules.priority(weight, deadline=there.clock.now() + 24 * HOUR, now=there.clock.now()),  # type: ignore[arg-type]
+            abs=1e-5,
+        )
+        assert after[other] == before[other]
+        await queue.unlock(there.engine, first, "total", actor="ann")
+        again = await standings(there)
+        # Both are open again, as uncertain as certified results are without it, and lack what is required.
+        for each in (item, twin):
+            assert (await queue.item(there.engine, each)).status == "pending"
+            assert again[each][3:] == (0.0, 0) and again[each][0] == pytest.approx(0.9)
+        assert await queue.batch_approve(there.engine, actor="ann", min_confidence=0.0) == []
+
+    run(opened, test)
+
+
+def test_what_lost_a_required_field_is_not_approved_with_many(opened: Callable[[], object]) -> None:
+    """Also where it was approved while a lock gave it one, and came back to the queue."""
+
+    async def test(there: Office) -> None:
+        first, one = await there.plant(data=invoice(total=None))
+        second, two = await there.plant(data=invoice(total=None))
+        await queue.claim(there.engine, one, actor="ann")
+        await queue.submit(there.engine, one, "correct", actor="ann", corrections={"total": "5000"})
+        assert await queue.batch_approve(there.engine, actor="ann", min_confidence=0.9) == [two]
+        await queue.unlock(there.engine, second, "total", actor="bob")
+        # The other one is opened anew by hand, and given back.
+        await queue.claim(there.engine, one, actor="bob", reopen=True)
+        await queue.release(there.engine, one, actor="bob")
+        for document, item in ((first, one), (second, two)):
+            assert (await reading.document(there.engine, document)).document.review_status == "pending"
+            assert (await queue.item(there.engine, item)).status == "pending"
+        assert await queue.batch_approve(there.engine, actor="ann", min_confidence=0.0) == []
+        assert {stands[4] for stands in (await standings(there)).values()} == {0}
+
+    run(opened, test)
+
+
+def test_a_field_in_doubt_keeps_a_document_from_approval_with_many(tmp_path: Path) -> None:
+    """Until a person has set it, for every document of its content."""
+
+    async def test(there: Office) -> None:
+        # 0.82 is too little for a number and a total, and enough for all else.
+        _, item = await there.plant(confidence=0.82, data=invoice(total=None))
+        _, twin = await there.plant(confidence=0.82, data=invoice(total=None))
+        await queue.claim(there.engine, item, actor="ann")
+        await queue.submit(there.engine, item, "correct", actor="ann", corrections={"total": "120.00"})
+        assert await queue.batch_approve(there.engine, actor="ann", min_confidence=0.0) == []
+        await queue.claim(there.engine, item, actor="ann", reopen=True)
+        await queue.submit(there.engine, item, "correct", actor="ann", corrections={"invoice_number": "INV-8"})
+        assert await queue.batch_approve(there.engine, actor="ann", min_confidence=0.0) == [twin]
+
+    run(lambda: office(tmp_path), test)
+
+
+class Meanwhile:
+    """The engine, for somebody who is slow: when the answer to the first question comes, something has happened since.
+    (What `queue.turn` asks does not count.)"""
+
+    def __init__(self, engine: object, happens: Callable[[], Awaitable[object]]) -> None:
+        self._engine, self._happens = engine, happens
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._engine, name)
+
+    async def read(self, statement: object) -> object:
+        rows = await self._engine.read(statement)  # type: ignore[attr-defined]
+        if "SELECT MIN(" not in str(statement):
+            happens, self._happens = self._happens, _nothing
+            await happens()
+        return rows
+
+
+async def _nothing() -> None: ...
+
+
+def test_who_releases_by_what_they_saw_takes_nobody_elses_claim(opened: Callable[[], object]) -> None:
+    async def test(there: Office) -> None:
+        _, item = await there.plant()
+        await queue.claim(there.engine, item, actor="ann")
+
+        async def changes_hands() -> None:
+            await queue.release(there.engine, item, actor="ann")
+            await queue.claim(there.engine, item, actor="bob")
+
+        with pytest.raises(Conflict, match="not ann's any more"):
+            await queue.release(Meanwhile(there.engine, changes_hands), item, actor="chief")  # type: ignore[arg-type]
+        found = await queue.item(there.engine, item)
+        assert (found.status, found.assigned_to) == ("in_review", "bob")
+        actions = [line.action for line in await reading.audit(there.engine, item=item)]
+        assert actions == ["claimed", "released", "claimed"]
+        await queue.release(there.engine, item, actor="chief")
+        with pytest.raises(Conflict, match="nothing to release"):
+            await queue.release(there.engine, item, actor="chief")
+
+    run(opened, test)
+
+
+@pytest.mark.parametrize("what", ["claimed", "doubted", "unsure"])
+def test_many_are_approved_by_what_they_are_at_that_moment(tmp_path: Path, what: str) -> None:
+    async def test(there: Office) -> None:
+        _, item = await there.plant(confidence=0.97)
+        _, other = await there.plant(confidence=0.97, content="b", data=invoice(invoice_number="INV-8"))
+
+        async def happens() -> None:
+            if what == "claimed":
+                await queue.claim(there.engine, item, actor="bob")
+            else:
+                change = "approvable = 0" if what == "doubted" else "confidence = 0.5"
+                await there.engine.write((f"UPDATE review_items SET {change} WHERE id = :id", {"id": item}))
+
+        slow: Any = Meanwhile(there.engine, happens)
+        assert await queue.batch_approve(slow, actor="ann", min_confidence=0.95) == [other]
+        found = await queue.item(there.engine, item)
+        assert found.status == ("in_review" if what == "claimed" else "pending")
+        assert "approved" not in [line.action for line in await reading.audit(there.engine, item=item)]
+        jobs = await there.app.jobs(workflow="documents.export")
+        assert len(jobs) == 1, "nobody writes files of what was not approved"
+
+    run(lambda: office(tmp_path), test)
+
+
+def test_of_two_who_have_it_read_again_one_does(opened: Callable[[], object]) -> None:
+    async def test(there: Office) -> None:
+        document, _ = await there.plant()
+
+        async def happens() -> None:
+            await asking.extract_again(there.app, there.settings, document, actor="bob")
+
+        slow: Any = SimpleNamespace(engine=Meanwhile(there.engine, happens))
+        with pytest.raises(Conflict, match="worked on already"):
+            await asking.extract_again(slow, there.settings, document, actor="ann")
+        (job,) = await there.app.jobs(workflow="documents")
+        assert await there.engine.read("SELECT job FROM documents") == [(job.id,)]
+        assert len(await there.app.audit(action="document.re-extract")) == 1
+
+    run(opened, test)
+
+
+def test_files_that_show_a_newer_revision_are_not_taken_for_older_ones(opened: Callable[[], object]) -> None:
+    async def test(there: Office) -> None:
+        document, _ = await there.plant()
+        await there.engine.write("UPDATE documents SET revision = 5, exported = 3")
+
+        async def shown(revision: int, *, behind: bool = False) -> list[tuple[object, ...]]:
+            with suppress(Conflict):
+                await there.engine.write(ledger.exported(document, GOOD, revision=revision, behind=behind))
+            return await there.engine.read("SELECT revision, exported FROM documents")
+
+        assert await shown(2) == [(5, 3)]
+        assert await shown(4, behind=True) == [(5, 3)]
+        assert await shown(4) == [(5, 4)]
+        assert await shown(5, behind=True) == [(6, 6)]
+        with pytest.raises(Conflict, match="deleted"):
+            await there.engine.write(ledger.exported("gone", GOOD, revision=9, behind=False))
+
+    run(opened, test)
+
+
+def test_priorities_turn_some_at_a_time_and_come_to_an_end(opened: Callable[[], object]) -> None:
+    async def test(there: Office) -> None:
+        _, item = await there.plant(hours=48)
+        most = queue.MOST_TURNING
+        columns = "tenant, document, content_hash, status, rising, rank, turns, weight, deadline, confidence"
+        columns += ", line_count, total, approvable, created"
+        await there.engine.write(
+            f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {2 * most}) INSERT INTO"
+            f" review_items (id, {columns}) SELECT 'n' || i, {columns} FROM n, review_items WHERE id = '{item}'"
+        )
+        there.clock.at += 30 * HOUR
+        left = []
+        while await queue.turn(there.engine):
+            ((count,),) = await there.engine.read("SELECT COUNT(*) FROM review_items WHERE rising = 0")
+            left.append(count)
+            assert len(left) < 5
+        assert left == [most + 1, 1, 0]
+        # And once more when their deadline has passed.
+        there.clock.at += 30 * HOUR
+        assert [await queue.turn(there.engine) for _ in range(4)] == [True, True, True, False]
+
+    run(opened, test)

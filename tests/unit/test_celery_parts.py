@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 from penstock import Again, Context, InvalidConfiguration, Penstock, Workflow
 from penstock.config import load
 from penstock.delivery.celery.application import make_celery
-from penstock.delivery.celery.child import Ending, bound
+from penstock.delivery.celery.child import Ending, Heard, bound
+from penstock.delivery.celery.consuming import SAY_AGAIN_AFTER, Outage
 from penstock.delivery.celery.hints import FURTHEST, Hints
 from penstock.delivery.celery.naming import PUMP, SWEEP, celery_queue, checked_broker, require_celery
 from penstock.delivery.celery.tasks import SUBMITTERS, submitter
@@ -164,6 +166,44 @@ def test_what_the_worker_asks_of_its_processes_only_grows() -> None:
     assert ending.asked == 2
 
 
+def test_silence_is_measured_from_the_last_word() -> None:
+    heard = Heard()
+    assert not heard.nothing_for(60) and not heard.no_sweep_for(60)
+    assert heard.nothing_for(0) and heard.no_sweep_for(0)
+
+
+def test_a_broker_that_is_away_is_told_of_once_a_minute_and_when_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    outage = Outage(lambda: now)
+    with caplog.at_level(logging.INFO, "penstock.worker"):
+        outage.back("redis://there")
+        assert caplog.messages == []
+        while now < 2.5 * SAY_AGAIN_AFTER:
+            outage.lost("redis://there", ConnectionError("refused"))
+            now += 2.0
+        outage.back("redis://there")
+        outage.back("redis://there")
+    assert [message[:60] for message in caplog.messages] == [
+        "the broker at redis://there does not answer (refused): start",
+        "the broker at redis://there has not answered for 60 s (refus",
+        "the broker at redis://there has not answered for 120 s (refu",
+        "the broker at redis://there answers again after 150 s",
+    ]
+
+
+def test_hints_that_cannot_be_sent_call_whoever_does_the_work_instead(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = load(None, {"celery.broker_url": NOWHERE}, cwd=tmp_path).celery
+    failed = threading.Event()
+    hints = Hints(lambda: make_celery(told), failed=failed.set)
+    with caplog.at_level(logging.WARNING, "penstock.delivery"):
+        hints.tell("default")
+        assert failed.wait(30)
+        hints.close()
+    assert hints.away and caplog.messages == []
+
+
 def test_hints_that_cannot_be_sent_are_told_of_once_and_hold_up_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -267,5 +307,30 @@ def test_a_turn_ends_at_once_when_the_worker_stops_and_hands_back_what_runs() ->
         await turns.stop(0.0)
         found = await app.job(job.job_id)
         assert (found.status, found.attempt, found.worker) == ("queued", 0, None)
+
+    turning(check, [slow])
+
+
+def test_a_turn_that_no_hint_began_makes_way_for_one_that_a_hint_begins() -> None:
+    go = asyncio.Event()
+    slow = Workflow("slow", payload=int)
+
+    @slow.step
+    async def hold(n: int, ctx: Context) -> None:
+        await go.wait()
+
+    async def check(app: Penstock, make: Callable[..., Turns], told: list[tuple[str, float]]) -> None:
+        await app.submit("slow", 1, queue="other")
+        turns = make(longest=3600.0)
+        looking = asyncio.create_task(turns.look("other"))
+        while not turns.running:
+            await asyncio.sleep(0)
+        job = await app.submit("slow", 2)
+        hinted = asyncio.create_task(turns.advance("default"))
+        assert await looking == 1
+        assert await turns.look("other") == 0, "a turn is under way, so there is no other"
+        go.set()
+        assert (await app.wait(job.job_id)).status == "completed"
+        assert await hinted == 1
 
     turning(check, [slow])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -14,8 +14,9 @@ from hypothesis import strategies as some
 
 from penstock.engine.errors import InvalidRequest
 from penstock.pipelines.documents import queue, rules
+from penstock.pipelines.documents.confidence import overall
 from penstock.pipelines.documents.fields import FIELD_RULES
-from penstock.pipelines.documents.model import FIELDS, InvoiceData
+from penstock.pipelines.documents.model import FIELDS, ExtractionResult, FieldConfidence, InvoiceData
 from penstock.pipelines.documents.rules import DAY
 
 NOW = 1_800_000_000.0
@@ -166,3 +167,65 @@ def test_the_same_invoice_is_known_however_it_is_spelt(data: InvoiceData) -> Non
     spelt = {**told, "vendor": (data.vendor or "").upper(), "invoice_number": f" {data.invoice_number or ''}. "}
     assert key is None or key == rules.twin_key(InvoiceData.model_validate(spelt))
     assert rules.twin_key(InvoiceData.model_validate({**told, "invoice_number": None})) is None
+
+
+confidences = some.lists(some.floats(0, 0.99), min_size=len(FIELDS), max_size=len(FIELDS))
+
+
+def extraction(data: InvoiceData, sure: list[float], findings: tuple[str, ...] = ()) -> ExtractionResult:
+    shown = data.model_dump(mode="json")
+    fields = [
+        FieldConfidence(field_name=name, value=shown[name], confidence=confidence)
+        for name, confidence in zip(FIELDS, sure, strict=True)
+    ]
+    return ExtractionResult(
+        document_id="d", filename="f", invoice_data=data, field_confidences=tuple(fields),
+        overall_confidence=overall(fields), extracted_at=datetime(2026, 1, 1, tzinfo=UTC), processing_time_seconds=0.0,
+        content_hash="h", model="m", findings=findings,
+    )  # fmt: skip
+
+
+@given(invoices, confidences, some_values)
+def test_what_a_person_locked_is_certain(data: InvoiceData, sure: list[float], told: dict[str, Any]) -> None:
+    before, locked = extraction(data, sure), as_json(told)
+    after = rules.certified(before, locked)
+    counts = rules.effective(data, locked).model_dump(mode="json")
+    for old, new in zip(before.field_confidences, after.field_confidences, strict=True):
+        if new.field_name in locked:
+            assert (new.confidence, new.value) == (1.0, counts[new.field_name])
+            assert [check.name for check in new.checks] == ["locked"]
+        else:
+            assert new == old
+    assert after.overall_confidence == (overall(after.field_confidences) if locked else before.overall_confidence)
+    assert not set(rules.doubtful(after.field_confidences)) & locked.keys()
+    # What was extracted stays what it was, for whoever unlocks it.
+    assert after.invoice_data == data
+
+
+@given(invoices, confidences, some.sets(some.sampled_from(FIELDS)))
+def test_a_document_is_surer_for_each_value_that_a_person_vouches_for(
+    data: InvoiceData, sure: list[float], names: set[str]
+) -> None:
+    shown = data.model_dump(mode="json")
+    locked = {name: shown[name] for name in FIELDS if name in names and shown[name] not in (None, [])}
+    before = extraction(data, sure)
+    after = rules.certified(before, locked)
+    assert after.overall_confidence >= before.overall_confidence
+    everything = {name: value for name, value in shown.items() if value is not None}
+    if not rules.missing(data):
+        assert rules.certified(before, everything).overall_confidence == 1.0
+
+
+@given(invoices, confidences, some.booleans())
+def test_only_what_is_complete_sure_and_uncontested_is_approved_with_many(
+    data: InvoiceData, sure: list[float], contested: bool
+) -> None:
+    result = extraction(data, sure, ("the page contradicts its e-invoice",) if contested else ())
+    seen = rules.seen(rules.record(result, {}, "pending"))
+    thresholds = {rule.name: rule.threshold for rule in FIELD_RULES}
+    enough = all(each.confidence >= thresholds[each.field_name] for each in result.field_confidences)
+    assert seen.approvable == (enough and not contested and not rules.missing(data))
+    assert seen.weight == rules.weight(seen.confidence, seen.lines, seen.total)
+    # Vouched for, it lacks nothing but what it has no value for; what speaks against it stands.
+    certain = rules.seen(rules.record(result, data.model_dump(mode="json"), "pending"))
+    assert certain.approvable == (not contested and not rules.missing(data))

@@ -36,8 +36,6 @@ def serve_celery(settings: Settings) -> int:
             logging.getLogger(name).setLevel(logging.WARNING)
     # It warns root of messages that run code when they are read; ours are JSON.
     warnings.filterwarnings("ignore", message="(?s).*superuser privileges")
-    # It advises to have running tasks cancelled when the connection is lost, which is what must not happen.
-    warnings.filterwarnings("ignore", message="(?s).*which\non connection loss cancels")
     from penstock.delivery.celery.application import make_celery
     from penstock.delivery.celery.child import Orders
     from penstock.delivery.celery.serving import Crew

@@ -18,6 +18,7 @@ from celery import Celery, bootsteps
 from celery.beat import Scheduler, Service
 from celery.platforms import set_pdeathsig
 from celery.worker.components import Timer
+from kombu.exceptions import OperationalError
 
 from penstock.delivery.celery.consuming import PATIENTLY, SAY_AGAIN_AFTER
 
@@ -35,7 +36,8 @@ class _Scheduler(Scheduler):  # type: ignore[misc]
         try:
             self.apply_async(entry, producer=producer, advance=False)
         except Exception as error:
-            away = isinstance(error.__cause__ or error.__context__, self.connection.connection_errors)
+            why = error.__cause__ or error.__context__
+            away = isinstance(why, (OperationalError, *self.connection.connection_errors))
             now = time.monotonic()
             if away or now - self._said < SAY_AGAIN_AFTER:
                 log.debug("beat: %s", error)

@@ -40,6 +40,7 @@ TEND_EVERY = 5.0
 OPEN_WITHIN = 10.0
 """Seconds that a task waits for a store which is being opened before its hint is sent back."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+LOOK_ENDS_WITHIN = 2.0
 MARGIN = 10.0
 """Seconds beyond the grace that a process has for its goodbye."""
 
@@ -306,10 +307,13 @@ class Child:
         return self._app
 
     async def _end(self) -> None:
-        # Those after them end with the turns: a look that is cancelled may have claimed what it does not know of.
         for task in self._background[:2]:
             task.cancel()
         if self._turns is not None:
+            # A look that is cancelled may have claimed what it does not know of: it is let come to its end first.
+            self._turns.end()
+            self._called.set()
+            await asyncio.wait(self._background[2:3], timeout=LOOK_ENDS_WITHIN)
             await self._turns.stop(0.0 if self._ending.asked > 1 else self._orders.grace)
         for task in self._background[2:]:
             task.cancel()

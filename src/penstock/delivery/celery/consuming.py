@@ -5,17 +5,25 @@ from __future__ import annotations
 
 import logging
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
+from celery.exceptions import CPendingDeprecationWarning, WorkerLostError
+from celery.worker import request
 from celery.worker.consumer import consumer
 from celery.worker.state import maybe_shutdown
+from kombu.utils.url import maybe_sanitize_url
 
 log = logging.getLogger("penstock.worker")
 
 SAY_AGAIN_AFTER = 60.0
 PATIENTLY = {"max_retries": None, "interval_start": 1, "interval_step": 1, "interval_max": 5}
 """How a broker that is away is tried again."""
+
+
+OF_THE_CONNECTION = ("Frequent restarts", "Couldn't ack", "Couldn't reject")
+"""How messages begin that follow from a lost connection. What was not acknowledged comes again, and is harmless."""
 
 
 class Outage:
@@ -52,20 +60,26 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]
     outage = Outage()
 
     def ensure_connected(self, conn: Any) -> Any:
-        where = conn.as_uri()
         connected = conn.ensure_connection(
-            lambda error, _: self.outage.lost(where, error), callback=self._waiting, **PATIENTLY
+            lambda error, _: self.outage.lost(self._where, error), callback=self._waiting, **PATIENTLY
         )
         self.first_connection_attempt = False
-        self.outage.back(where)
+        self.outage.back(self._where)
         return connected
 
+    @property
+    def _where(self) -> str:
+        return str(maybe_sanitize_url(self.app.conf.broker_url))
+
     def on_connection_error_before_connected(self, exc: BaseException) -> None:
-        self.outage.lost(self.conninfo.as_uri(), exc)
+        self.outage.lost(self._where, exc)
 
     def on_connection_error_after_connected(self, exc: BaseException) -> None:
-        self.outage.lost(self.conninfo.as_uri(), exc)
-        super().on_connection_error_after_connected(exc)
+        self.outage.lost(self._where, exc)
+        with warnings.catch_warnings():
+            # It advises to have the tasks that run cancelled, which is what must not happen.
+            warnings.simplefilter("ignore", CPendingDeprecationWarning)
+            super().on_connection_error_after_connected(exc)
 
     def _waiting(self) -> None:
         """Called every second. Nothing else replaces a process that ends now: the loop that does is not turning."""
@@ -77,10 +91,14 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]
 
 
 def told_elsewhere(record: logging.LogRecord) -> bool:
-    """A filter for what Celery's consumer says of a lost connection, which `Outage` says."""
+    """A filter: without what Celery says of a lost connection, since `Outage` says it, and without where in Celery it
+    was found that a process is gone, since that says nothing about why."""
+    if record.exc_info and record.exc_info[0] is WorkerLostError:
+        record.exc_info = None
     lost = isinstance(record.args, tuple) and record.args[:1] == (consumer.CONNECTION_RETRY,)
-    return not lost and not record.msg.startswith("Frequent restarts")
+    return not lost and not str(record.msg).startswith(OF_THE_CONNECTION)
 
 
 def speak_plainly() -> None:
-    logging.getLogger(consumer.__name__).addFilter(told_elsewhere)
+    for module in (consumer, request):
+        logging.getLogger(module.__name__).addFilter(told_elsewhere)

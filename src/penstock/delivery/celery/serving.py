@@ -18,6 +18,7 @@ from billiard.util import get_logger
 from celery import Celery, signals
 from celery.apps.worker import Worker
 from celery.worker import state
+from kombu.exceptions import OperationalError
 
 from penstock.delivery.celery.beating import Beat
 from penstock.delivery.celery.child import LOOK_EVERY, MARGIN, Child, Ending, Heard, Orders
@@ -134,7 +135,11 @@ class Crew:
             self._orders.at_once,
             ", ".join(self._orders.queues),
         )
-        self._celery.send_task(SWEEP, queue=PUMP, ignore_result=True, retry=False)
+        try:
+            self._celery.send_task(SWEEP, queue=PUMP, ignore_result=True, retry=False)
+        except OperationalError as error:
+            # Lost again already, which the consumer finds, too: then the processes sweep by themselves.
+            log.debug("no sweep was asked for: %s", error)
 
 
 class _Worker(Worker):  # type: ignore[misc]

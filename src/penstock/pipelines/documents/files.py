@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -45,7 +44,7 @@ def as_json(record: Record) -> bytes:
     told = record.result.model_dump(mode="json")
     told["invoice_data"] = record.data.model_dump(mode="json")
     told |= {"review_status": record.review_status, "locked_fields": list(record.locked)}
-    return json.dumps(told, ensure_ascii=False, indent=2).encode() + b"\n"
+    return to_json(told, indent=2) + b"\n"
 
 
 def row_of(record: Record) -> dict[str, Any]:

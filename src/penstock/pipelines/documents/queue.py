@@ -480,12 +480,14 @@ async def _spread(
 
 
 def _restood(document: str, seen: rules.Seen, now: float) -> Statements:
-    """An open review stands in the queue as what is known now makes it."""
+    """An open review stands in the queue as what is known now makes it. One that was decided keeps its rank, and knows
+    the same: it may come back to the queue."""
     which = "document = :document AND status IN ('pending', 'in_review')"
     return [
         (
             "UPDATE review_items SET weight = :weight, confidence = :sure, line_count = :lines, total = :total,"
-            f" approvable = :approvable WHERE {which}",
+            f" approvable = :approvable WHERE ({which})"
+            " OR id = (SELECT review_item FROM documents WHERE id = :document)",
             {
                 "document": document, "weight": seen.weight, "sure": seen.confidence, "lines": seen.lines,
                 "total": seen.total, "approvable": int(seen.approvable),

@@ -16,7 +16,7 @@ from penstock.pipelines.documents.dashboard.places import REVIEW, called, item_p
 from penstock.pipelines.documents.dashboard.reviewing import show
 from penstock.pipelines.documents.dashboard.showing import COLUMNS, blamed, fields
 from penstock.pipelines.documents.fields import REQUIRED
-from penstock.pipelines.documents.model import InvoiceData
+from penstock.pipelines.documents.model import FIELDS, InvoiceData
 from penstock.pipelines.documents.reading import QueueItem
 from penstock.pipelines.documents.rules import DECIDES, corrected
 from penstock.service.access.guard import Reviewer
@@ -32,15 +32,16 @@ DEEPEST = 500
 """How far down the queue somebody's next item is looked for: those before it are assigned to others."""
 
 Text = Annotated[str, Form(max_length=2000)]
+Value = Annotated[str, Form(max_length=1_000_000)]
 
 
 @router.post("/next", name="ui.review.next")
 async def next_item(
     request: Request, service: Serving, principal: Reviewer, done: Text = "", skip: Text = ""
 ) -> Response:
-    """Claim the most urgent item that is one's own or nobody's, and go to it. `done` is the one just decided, to be told
-    of; `skip` the one that is to be left. Who comes from neither goes on with what they have claimed already, so that
-    asking twice claims nothing more."""
+    """Claim the most urgent item that is one's own or nobody's, and go to it. `done` is the one just decided, to be
+    told of; `skip` the one that is to be left. Who comes from neither goes on with what they have claimed already, so
+    that asking twice claims nothing more."""
     engine, said = service.penstock.engine, list[tuple[Tone, str]]()
     if done:
         before = await reading.queue_item(engine, done, tenant=principal.tenant)
@@ -82,7 +83,7 @@ async def _claimed(engine: Engine, row: QueueItem, principal: Principal, holds: 
 
 
 @router.post("/check", name="ui.review.check")
-async def check(principal: Reviewer, field: Text = "", value: Annotated[str, Form(max_length=100_000)] = "") -> Response:
+async def check(principal: Reviewer, field: Text = "", value: Value = "") -> Response:
     """Whether a field could have this value, in the words in which the decision would be refused. Of lines, `value` is
     their JSON."""
     told: Any = value
@@ -90,18 +91,8 @@ async def check(principal: Reviewer, field: Text = "", value: Annotated[str, For
         try:
             told = from_json(value)
         except ValueError as error:
-            raise InvalidRequest("line_items: no JSON") from error
-    problem = ""
-    try:
-        changed = corrected(InvoiceData(), {field: told})
-        if field in REQUIRED and changed[field] is None:
-            problem = "required, and without a value"
-    except InvalidRequest as error:
-        names, problem = blamed(str(error))
-        if not names:
-            # It is what an empty invoice has: nothing.
-            problem = "required, and without a value" if field in REQUIRED else ""
-    return JSONResponse({"problem": problem})
+            raise InvalidRequest(f"the lines are no JSON: {error}") from error
+    return JSONResponse({"problem": wrong_with(field, told)})
 
 
 @router.post("/{item_id}/claim", name="ui.review.claim")
@@ -167,6 +158,19 @@ async def decide(
             request, service, principal, item_id, problem=str(error), typed=typed, reason=reason, status_code=code
         )
     return await next_item(request, service, principal, done=item_id)
+
+
+def wrong_with(field: str, value: Any) -> str:
+    """Why a field cannot have this value, or nothing."""
+    if field not in FIELDS:
+        raise InvalidRequest(f"there is no field {field[:80]!r}: the fields are {', '.join(FIELDS)}")
+    try:
+        corrected(InvoiceData(), {field: value})
+    except InvalidRequest as error:
+        names, words = blamed(str(error))
+        # Else it is what an invoice without anything has: no value.
+        return words if names else "required, and without a value" if field in REQUIRED else ""
+    return ""
 
 
 def _lines(detail: reading.DocumentDetail) -> tuple[tuple[str, ...], ...]:

@@ -63,8 +63,11 @@ async def figures(engine: Engine, *, tenant: str | None, reviewers: tuple[str, .
     )
     sure = await engine.read(
         (
-            f"SELECT confidence, COUNT(*) FROM review_items WHERE status = 'pending' AND approvable = 1{of}"
-            " GROUP BY confidence",
+            # Without what may be a duplicate, as the approval itself leaves it out.
+            "SELECT i.confidence, COUNT(*) FROM review_items i JOIN documents d ON d.id = i.document"
+            " WHERE i.status = 'pending' AND i.approvable = 1 AND NOT EXISTS (SELECT 1 FROM documents o WHERE"
+            " o.tenant = d.tenant AND o.twin = d.twin AND o.content_hash <> d.content_hash)"
+            f"{of.replace('tenant', 'i.tenant', 1)} GROUP BY i.confidence",
             who,
         )
     )

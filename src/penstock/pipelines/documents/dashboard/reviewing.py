@@ -29,6 +29,9 @@ from penstock.service.state import Service, Serving
 
 router = APIRouter()
 
+AGAIN = 15.0
+"""Seconds after which the page looks whether somebody else has claimed or decided it."""
+
 Page = Annotated[int, Query(ge=0, le=1000)]
 
 
@@ -83,6 +86,7 @@ async def show(
         soon=SOON,
         tone=tone,
         text_of=text_of,
+        again=AGAIN,
         holds=service.settings.documents.claim,
         preview=preview_path(item.document),
         document_path=document_path,

@@ -5,7 +5,7 @@
   const root = document.getElementById("review"), form = document.getElementById("decide");
   if (!root || !form) return;
   const { item, document: documentId, csrf } = root.dataset;
-  const decides = Boolean(form.querySelector(".decide-bar"));
+  let decides = Boolean(root.dataset.decides);
   const fields = [...form.querySelectorAll(".rfield")];
   const COLUMNS = ["item", "quantity", "unit_price", "total"];
   const DRAFT = `penstock-review-${item}`;
@@ -27,6 +27,20 @@
     problem.hidden = !words;
     if (words) problem.scrollIntoView({ block: "nearest" });
   };
+  // Who is told that they cannot decide may be typing, and looks at the keys: those that do something rest until a
+  // moment has passed without any.
+  const REST = 1500;
+  let restsUntil = 0;
+  const rest = () => { restsUntil = Date.now() + REST; };
+  const refuse = (words) => { tell(words); rest(); };
+  const whose = () => {
+    const { may, state, owner, status } = root.dataset;
+    if (state === "decided") return `It was ${status}${owner ? ` by ${owner}` : ""}${may ? ": choose “Decide anew” to decide once more." : "."}`;
+    if (!may) return "You may look at it; deciding needs the scope review.";
+    const way = document.getElementById("release-form") ? "Release it first." : "Wait until it is released.";
+    return `This is ${owner}'s: ${status === "in review" ? "in review by" : "assigned to"} ${owner}. ${way}`;
+  };
+  const mayDecide = () => { if (!decides) refuse(whose()); return decides; };
 
   // What is typed, against what counts now.
   const inputOf = (field) => field.querySelector(".rfield-input");
@@ -59,9 +73,37 @@
     if (said) said.textContent = `${changed ? `${many(changed, "correction")}, ` : ""}${seen} of ${fields.length} looked at`;
     form.querySelector(".decide-bar [value=approve]")?.classList.toggle("primary", !changed);
     form.querySelector(".decide-bar [value=correct]")?.classList.toggle("primary", Boolean(changed));
+    // Of what is somebody else's for now, what was typed here is kept until it can be submitted.
+    if (!decides) return;
     try {
       if (changed) sessionStorage.setItem(DRAFT, JSON.stringify(corrections())); else sessionStorage.removeItem(DRAFT);
     } catch { /* storage is switched off */ }
+  };
+
+  // What a field cannot be is said at the field: when it is left, and when a decision is refused for it.
+  const blame = (field, words) => {
+    field.classList.toggle("wrong", Boolean(words));
+    const said = field.querySelector(".rfield-wrong");
+    said.textContent = words;
+    said.hidden = !words;
+    if (words) { field.classList.remove("accepted"); field.querySelector("[data-accept]")?.setAttribute("aria-pressed", "false"); }
+    if (words) inputOf(field)?.setAttribute("aria-invalid", "true"); else inputOf(field)?.removeAttribute("aria-invalid");
+  };
+  const check = async (field) => {
+    const change = changeOf(field);
+    if (change === undefined || !decides) { blame(field, ""); return; }
+    const told = new URLSearchParams({ field: field.dataset.field, value: typeof change === "string" ? change : JSON.stringify(change) });
+    try {
+      const answer = await fetch("/ui/review/check", { method: "POST", headers: { "X-CSRF-Token": csrf, Accept: "application/json" }, body: told });
+      if (answer.ok && same(changeOf(field), change)) blame(field, (await answer.json()).problem);
+    } catch { /* the decision will say that nobody answers */ }
+  };
+  const blameFor = (words) => {
+    const [names, ...why] = words.split(": "), told = names.split(", ");
+    const found = fields.filter((field) => told.includes(field.dataset.field));
+    if (found.length !== told.length || !why.length) return;
+    for (const field of found) blame(field, why.join(": "));
+    go(fields.indexOf(found[0]));
   };
 
   // Lines.
@@ -101,12 +143,12 @@
   const RENEW = 60000;
   let held = root.dataset.state === "mine", until = held ? Date.now() + Number(root.dataset.left) * 1000 : 0;
   let claimedAt = held ? until - Number(root.dataset.holds) * 1000 : 0, claiming = null;
-  const claimSaid = document.getElementById("claim-said"), claimLeft = document.getElementById("claim-left");
+  const claimSaid = () => document.getElementById("claim-said"), claimLeft = () => document.getElementById("claim-left");
   const claim = () => {
     claiming ||= (async () => {
       try {
         const answer = await send("POST", `/api/queue/${item}/claim`);
-        if (!answer.ok) { held = false; tell(await why(answer)); return false; }
+        if (!answer.ok) { held = false; await refusedBy(answer); return false; }
       } catch {
         tell("The service does not answer. What you typed is still here.");
         return false;
@@ -115,8 +157,9 @@
       }
       claimedAt = Date.now();
       until = claimedAt + Number(root.dataset.holds) * 1000;
-      if (!held) claimed();
+      const fresh = !held;
       held = true;
+      if (fresh) { claimed(); tell(""); }
       countdown();
       return true;
     })();
@@ -128,22 +171,68 @@
     const pill = root.querySelector(".review-line .pill");
     pill.className = "pill s-waiting";
     pill.lastChild.textContent = "in review";
+    Object.assign(root.dataset, { state: "mine", status: "in review" });
   };
   const countdown = () => {
-    if (!held || !claimLeft) return;
+    if (!held || !claimLeft()) return;
     const left = Math.max(0, Math.round((until - Date.now()) / 1000));
-    claimSaid.classList.toggle("on", left > 0);
-    claimSaid.classList.toggle("soon", left > 0 && left < 300);
-    if (!left) { held = false; claimLeft.textContent = "your claim has lapsed"; return; }
+    claimSaid().classList.toggle("on", left > 0);
+    claimSaid().classList.toggle("soon", left > 0 && left < 300);
+    if (!left) { held = false; claimLeft().textContent = "your claim has lapsed"; return; }
     const clock = `${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")}`;
-    claimLeft.textContent = left < 300 ? `yours for ${clock}` : `yours for ${Math.round(left / 60)} min`;
+    claimLeft().textContent = left < 300 ? `yours for ${clock}` : `yours for ${Math.round(left / 60)} min`;
   };
   const active = () => { if (decides && (!held || Date.now() - claimedAt > RENEW)) claim(); };
 
+  // What others do meanwhile: the page is looked at again, and what changes about whose it is, is shown. What was typed
+  // stays where it is.
+  const typing = () => Boolean(Object.keys(corrections()).length || document.querySelector("dialog[open], #reject:popover-open"));
+  const show = (fresh) => {
+    const before = root.dataset.state, could = decides;
+    for (const name of ["state", "status", "owner", "may", "decides", "left", "holds"]) root.dataset[name] = fresh.dataset[name];
+    decides = Boolean(root.dataset.decides);
+    held = root.dataset.state === "mine";
+    until = held ? Date.now() + Number(root.dataset.left) * 1000 : 0;
+    claimedAt = held ? until - Number(root.dataset.holds) * 1000 : 0;
+    for (const id of ["review-head", "review-decided", ...(could === decides ? [] : ["decide-end"])]) {
+      document.getElementById(id).replaceWith(document.adoptNode(fresh.querySelector(`#${id}`)));
+    }
+    for (const input of form.querySelectorAll(".rfields input")) input.readOnly = !decides;
+    for (const button of form.querySelectorAll("[data-accept], [data-drop-line], #add-line")) button.hidden = !decides;
+    if (decides && !could) { tell(""); restsUntil = 0; restore(); } else if (!decides && (could || before !== root.dataset.state)) refuse(whose());
+    showState();
+    countdown();
+  };
+  const valuesOf = (page) => [...page.querySelectorAll(".rfield-input")].map((input) => input.dataset.was);
+  let looking = null;
+  const look = () => {
+    looking ||= (async () => {
+      try {
+        const answer = await fetch(location.href, { headers: { "Penstock-Refresh": "true" }, cache: "no-store" });
+        const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("review");
+        if (leaving) return;
+        if (answer.status === 404) { decides = false; refuse("This document is not there any more: somebody deleted it."); return; }
+        if (!fresh) return;
+        if (!same(valuesOf(fresh), valuesOf(root)) && !typing()) { location.reload(); return; }
+        if (["state", "status", "owner", "decides"].some((name) => fresh.dataset[name] !== root.dataset[name])) show(fresh);
+      } catch { /* the service does not answer now: it is asked again */ } finally { looking = null; }
+    })();
+    return looking;
+  };
+  const refusedBy = async (answer) => {
+    const words = await why(answer);
+    tell(words);
+    if (answer.status !== 409) { blameFor(words); return; }
+    rest();
+    await look();
+    // Theirs, in words of this page; else those of the service, which know better.
+    if (!decides) refuse(whose());
+  };
+
   // Deciding.
-  let deciding = false;
+  let deciding = false, leaving = false;
   const decide = async (action) => {
-    if (deciding || !decides) return;
+    if (deciding || leaving || !mayDecide()) return;
     const changed = corrections(), count = Object.keys(changed).length;
     if (action === "approve" && count) { tell(`There ${count === 1 ? "is" : "are"} ${many(count, "correction")}: submit with s, or undo with Escape.`); return; }
     if (action === "correct" && !count) { tell("Nothing is corrected: approve with a, or change a value first."); return; }
@@ -158,7 +247,7 @@
       });
       if (!answer.ok) {
         if (action === "reject") document.getElementById("reject").hidePopover();
-        tell(await why(answer));
+        await refusedBy(answer);
         return;
       }
       try { sessionStorage.removeItem(DRAFT); } catch { /* storage is switched off */ }
@@ -172,7 +261,9 @@
   };
   const next = (done = "") => {
     const going = document.getElementById("next-form");
-    if (!going) return;
+    // Each time claims one: nobody gets two by pressing twice.
+    if (!going || leaving) return;
+    leaving = true;
     going.elements.done.value = done;
     going.submit();
   };
@@ -185,6 +276,7 @@
     }
   };
   const openReject = () => {
+    if (!mayDecide()) return;
     const box = document.getElementById("reject");
     if (!box.matches(":popover-open")) box.showPopover();
     document.getElementById("reason").focus();
@@ -202,13 +294,13 @@
   };
   const edit = (select = true) => {
     const field = fields[at], input = inputOf(field) || field.querySelector(".line-row input");
-    if (!input || input.readOnly) return;
+    if (!mayDecide() || !input) return;
     input.focus();
     if (select) input.select();
   };
   const accept = () => {
     const field = fields[at];
-    if (!field || !decides) return;
+    if (!field || !mayDecide()) return;
     field.classList.add("accepted");
     field.querySelector("[data-accept]")?.setAttribute("aria-pressed", "true");
     active();
@@ -218,6 +310,8 @@
   const undo = () => {
     const field = fields[at];
     if (!field) return;
+    if (!decides) { field.focus({ preventScroll: true }); return; }
+    blame(field, "");
     if (field.dataset.field === "line_items") { if (decides && changeOf(field)) setLines(linesWere); } else inputOf(field).value = inputOf(field).dataset.was;
     field.classList.remove("accepted");
     field.querySelector("[data-accept]")?.setAttribute("aria-pressed", "false");
@@ -228,12 +322,12 @@
   const COMMANDS = {
     j: () => go(at + 1), ArrowDown: () => go(at + 1), k: () => go(at - 1), ArrowUp: () => go(at - 1),
     e: () => edit(), Escape: undo, Enter: accept,
-    a: () => decide("approve"), s: () => decide("correct"), r: () => { if (decides) openReject(); },
-    n: () => next(), c: () => { if (decides) claim(); },
+    a: () => decide("approve"), s: () => decide("correct"), r: () => openReject(),
+    n: () => next(), c: () => { if (mayDecide()) claim(); },
     u: () => { const button = fields[at]?.querySelector("[data-unlock]"); if (button) unlock(button.dataset.unlock); },
     "+": () => window.penstockSheet?.zoom(1), "=": () => window.penstockSheet?.zoom(1), "-": () => window.penstockSheet?.zoom(-1),
-    "?": () => document.getElementById("review-help").showModal(),
   };
+  const HARMLESS = ["j", "k", "e", "+", "=", "-", "?"];
   let leader = 0;
   const inLines = (event) => {
     const cell = event.target.closest(".line-row td"), row = event.target.closest(".line-row");
@@ -256,12 +350,21 @@
   };
   const onKey = (event) => {
     if (event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-    if (event.ctrlKey) {
-      if (event.key === "Enter" && event.target.closest("#reject")) { event.preventDefault(); decide("reject"); }
+    if (event.target.id === "reason" && event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      event.stopPropagation();
+      if (!event.repeat) decide("reject");
       return;
     }
+    if (event.ctrlKey) return;
     if (event.target.matches("input, textarea, select")) {
       if (whileTyping(event)) { event.preventDefault(); event.stopPropagation(); }
+      return;
+    }
+    if (Date.now() < restsUntil && event.key.length === 1 && !HARMLESS.includes(event.key)) {
+      rest();
+      event.preventDefault();
+      event.stopPropagation();
       return;
     }
     // `g` and a letter still lead to places.
@@ -271,13 +374,24 @@
     const pressed = event.target.closest("button, a, summary");
     if (pressed && (event.key === "Enter" || event.key === " ")) return;
     const does = COMMANDS[event.key];
-    if (does) { event.preventDefault(); event.stopPropagation(); does(); return; }
+    // A key that is held down goes on through the fields, and does nothing else again and again.
+    if (does) { event.preventDefault(); event.stopPropagation(); if (!event.repeat || /^(j|k|Arrow.*|[-+=])$/.test(event.key)) does(); return; }
     // Anything else that is written begins a correction.
-    if (/^[0-9A-Z.,(]$/.test(event.key) && at >= 0 && decides) { edit(); event.stopPropagation(); }
+    if (/^[0-9A-Z.,(]$/.test(event.key) && at >= 0) { edit(); event.stopPropagation(); if (!decides) event.preventDefault(); }
   };
 
   document.addEventListener("keydown", onKey, true);
-  form.addEventListener("input", () => { tell(""); active(); showState(); });
+  form.addEventListener("input", (event) => {
+    const field = event.target.closest(".rfield");
+    if (field) blame(field, "");
+    if (Date.now() > restsUntil) tell("");
+    active();
+    showState();
+  });
+  form.addEventListener("focusout", (event) => {
+    const field = event.target.matches("input") && event.target.closest(".rfield");
+    if (field && !(field.dataset.field === "line_items" && field.contains(event.relatedTarget))) check(field);
+  });
   form.addEventListener("focusin", (event) => {
     const field = event.target.closest(".rfield");
     if (field && fields.indexOf(field) !== at) go(fields.indexOf(field), false);
@@ -292,12 +406,19 @@
     else if (button.matches("[data-drop-line]")) { button.closest(".line-row").remove(); active(); showState(); }
   });
   form.addEventListener("submit", (event) => { event.preventDefault(); decide(event.submitter?.value || "correct"); });
-  document.getElementById("next-form")?.addEventListener("submit", (event) => { event.preventDefault(); next(); });
-  document.getElementById("claim-form")?.addEventListener("submit", (event) => { event.preventDefault(); claim(); });
-  document.getElementById("review-keys").addEventListener("click", () => document.getElementById("review-help").showModal());
+  root.addEventListener("submit", (event) => {
+    const does = { "next-form": () => next(), "claim-form": claim }[event.target.id];
+    if (does) { event.preventDefault(); does(); }
+  });
+  root.addEventListener("click", (event) => { if (event.target.closest("#review-keys")) document.getElementById("help").showModal(); });
   document.addEventListener("penstock:field", (event) => go(fields.findIndex((field) => field.dataset.field === event.detail)));
-  for (const hidden of form.querySelectorAll("#add-line, [data-unlock]")) hidden.hidden = false;
+  for (const hidden of form.querySelectorAll(decides ? "#add-line, [data-unlock]" : "[data-unlock]")) hidden.hidden = false;
   setInterval(countdown, 1000);
+  setInterval(() => { if (!document.hidden && !deciding) look(); }, Number(root.dataset.look) * 1000);
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
+  window.addEventListener("focus", look);
+  // A page that comes back out of the browser's memory is as old as when it was left.
+  window.addEventListener("pageshow", (event) => { if (event.persisted) { leaving = false; look(); } });
 
   restore();
   showState();
