@@ -59,6 +59,11 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]
 
     outage = Outage()
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # At its first start it would give up over a process that has ended while the broker was waited for.
+        self.restart_count = 0
+
     def ensure_connected(self, conn: Any) -> Any:
         connected = conn.ensure_connection(
             lambda error, _: self.outage.lost(self._where, error), callback=self._waiting, **PATIENTLY
@@ -84,10 +89,11 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]
     def _waiting(self) -> None:
         """Called every second. Nothing else replaces a process that ends now: the loop that does is not turning."""
         maybe_shutdown()
-        pool = getattr(self.pool, "_pool", None)
-        # Before it has met the loop it cannot take in new ones; then it finds out by itself who is gone.
-        if pool is not None and pool._registered_with_event_loop:
-            pool.maintain_pool()
+        pool = self.pool._pool
+        if not pool._registered_with_event_loop:
+            # It takes in new processes only when it has met the loop, which it does again at every connection.
+            pool.register_with_event_loop(self.hub)
+        pool.maintain_pool()
 
 
 def told_elsewhere(record: logging.LogRecord) -> bool:

@@ -23,6 +23,7 @@ from kombu.exceptions import OperationalError
 from penstock.delivery.celery.beating import Beat
 from penstock.delivery.celery.child import LOOK_EVERY, MARGIN, Child, Ending, Heard, Orders
 from penstock.delivery.celery.consuming import Consumer, speak_plainly
+from penstock.delivery.celery.hints import connect
 from penstock.delivery.celery.naming import PUMP, SWEEP, celery_queues
 from penstock.delivery.celery.tasks import add_tasks
 from penstock.delivery.upkeep import AT_ONCE, ending_signals
@@ -136,7 +137,9 @@ class Crew:
             ", ".join(self._orders.queues),
         )
         try:
-            self._celery.send_task(SWEEP, queue=PUMP, ignore_result=True, retry=False)
+            with connect(self._celery) as connection:
+                producer = self._celery.amqp.Producer(connection.default_channel)
+                self._celery.send_task(SWEEP, queue=PUMP, producer=producer, ignore_result=True, retry=False)
         except OperationalError as error:
             # Lost again already, which the consumer finds, too: then the processes sweep by themselves.
             log.debug("no sweep was asked for: %s", error)

@@ -13,7 +13,7 @@ from penstock.paper.page import Page
 from penstock.pipelines.documents import arithmetic
 from penstock.pipelines.documents.arithmetic import Relation
 from penstock.pipelines.documents.clues import SHARED, Clues
-from penstock.pipelines.documents.confidence import MISSING_OPTIONAL, Case, overall
+from penstock.pipelines.documents.confidence import CONTRADICTS, MISSING_OPTIONAL, Case, overall
 from penstock.pipelines.documents.evidence import (
     OWN,
     Announced,
@@ -198,7 +198,7 @@ class _Trial:
         case.speaks_against(
             "e-invoice", f"the data in the file say {shown(case.value)}, the page {other}", CONTRADICTED
         )
-        return f"The page contradicts its e-invoice: {words} is {shown(case.value)} in the data, {other} on the page"
+        return f"{CONTRADICTS.format(words)}{shown(case.value)} in the data, {other} on the page"
 
     def _exact_lines(self, case: Case) -> None:
         case.doubt = 1 - IN_E_INVOICE

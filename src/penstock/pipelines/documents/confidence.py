@@ -10,6 +10,9 @@ from typing import Any
 from penstock.pipelines.documents.fields import RULES
 from penstock.pipelines.documents.model import Check, Evidence, FieldConfidence, FieldName
 
+CONTRADICTS = "The page contradicts its e-invoice: {} is "
+"""How a finding begins that a person settles by correcting the field."""
+
 PRIOR = 0.45
 """Doubt in a value nobody has checked."""
 CERTAIN = 0.99

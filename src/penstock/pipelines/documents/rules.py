@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from penstock.engine.errors import InvalidRequest
-from penstock.pipelines.documents.confidence import overall
+from penstock.pipelines.documents.confidence import CONTRADICTS, overall
 from penstock.pipelines.documents.fields import FIELD_RULES
 from penstock.pipelines.documents.files import Record
 from penstock.pipelines.documents.model import FIELDS, Check, ExtractionResult, FieldConfidence, InvoiceData
@@ -101,7 +101,11 @@ def certified(result: ExtractionResult, locked: Mapping[str, Any]) -> Extraction
         else each
         for each in result.field_confidences
     )
-    return result.model_copy(update={"field_confidences": fields, "overall_confidence": overall(fields)})
+    settled = tuple(CONTRADICTS.format(name.replace("_", " ")) for name in locked)
+    findings = tuple(each for each in result.findings if not each.startswith(settled))
+    return result.model_copy(
+        update={"field_confidences": fields, "overall_confidence": overall(fields), "findings": findings}
+    )
 
 
 def record(result: ExtractionResult, locked: Mapping[str, Any], status: str) -> Record:
