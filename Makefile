@@ -2,6 +2,8 @@
 .PHONY: help setup venv demo test lint format bench docs screenshots soak lock clean
 
 PYTEST_ARGS ?=
+# One more than there are cores: tests wait for servers and processes a third of the time.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 BENCH ?=
 
 PY := .venv/bin/python
@@ -28,7 +30,7 @@ demo: venv ## Run the examples, and leave the dashboard up (DEMO_EXIT=1 ends by 
 	@.venv/bin/penstock demo
 
 test: setup ## Run the whole suite (PYTEST_ARGS="-k lock -x" narrows it)
-	@$(PY) -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
+	@$(PY) -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 lint: venv ## Check style, format, types and the lock
 	@$(PY) -m ruff check --quiet --output-format concise
