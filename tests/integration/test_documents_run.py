@@ -69,11 +69,13 @@ class Desk:
         return [(each.document_id, await self.app.wait(each.job_id, timeout=60)) for each in added.documents]
 
     async def written(self, document: str) -> dict[str, Any]:
-        """What stands in its JSON, once everything that writes files is done."""
+        """What stands in its JSON, once everything that writes files is done and public."""
         async with asyncio.timeout(30):
             while await self.app.jobs(workflow=export.name, status=("queued", "running", "waiting"), limit=1):
                 await asyncio.sleep(0.01)
-        seen = (await reading.document(self.app.engine, document)).document
+            seen = (await reading.document(self.app.engine, document)).document
+            while not await self.app.outputs.check(f"data/json/{seen.folder}/{document}.json"):
+                await asyncio.sleep(0.01)
         told: dict[str, Any] = json.loads(self.path(seen.folder or "", document).read_bytes())
         return told
 

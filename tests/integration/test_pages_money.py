@@ -379,7 +379,7 @@ def test_images_that_vanish_kill_no_page(left: str) -> None:
 @pytest.mark.parametrize("then", ["its file is removed", "the run is canceled"])
 def test_an_output_that_has_not_its_name_when_its_process_dies(then: str) -> None:
     """The process dies at each file operation in turn; one of them gives the output its name."""
-    for point in count(5):
+    for point in count(1):
         with town_of({OHIO: [1]}, plan=[("before file", point)]) as (town, library):
             town.tempo.restart_after = 5.0
             library.output(OHIO, 1).parent.mkdir(parents=True)
