@@ -31,3 +31,8 @@ def postgres_server(_postgres: PostgresServer | Missing) -> PostgresServer:
 def postgres_url(postgres_server: PostgresServer) -> str:
     """A fresh, empty database."""
     return postgres_server.fresh_database()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The ten thousand seeds go first: begun last, they would go on for minutes after everything else is done."""
+    items.sort(key=lambda item: item.name != "test_every_rule_holds_for_every_seed")
