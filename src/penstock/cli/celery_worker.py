@@ -8,7 +8,7 @@ import warnings
 from dataclasses import asdict
 
 from penstock.app import Penstock
-from penstock.cli.sessions import load_app, store_url
+from penstock.cli.sessions import load_app, queues_served, store_url
 from penstock.config import Settings
 from penstock.delivery.celery.naming import checked_broker
 from penstock.engine.errors import InvalidConfiguration, StoreFull, StoreUnavailable
@@ -29,7 +29,7 @@ def serve_celery(settings: Settings) -> int:
     url = store_url(app, settings)
     if url.startswith("memory:"):
         raise InvalidConfiguration("memory:// is gone with its process: a worker's processes cannot share it")
-    queues = _queues(app, settings)
+    queues = queues_served(app, settings)
     _check_store(settings, url)
     if settings.log.level != "debug":
         for name in TALKATIVE:
@@ -76,18 +76,6 @@ def _add_documents(settings: Settings) -> None:
 
     for submitter in (process_document_task, batch_process_task):
         SUBMITTERS.setdefault(submitter.__name__, submitter)
-
-
-def _queues(app: Penstock, settings: Settings) -> tuple[str, ...]:
-    used = {workflow.queue for workflow in app.workflows.values()}
-    queues = settings.queues or tuple(sorted(used))
-    for queue in sorted(set(queues) - used):
-        log.warning(
-            "no workflow uses the queue %r, so only jobs that name it come; the workflows use %s",
-            queue,
-            ", ".join(sorted(used)) or "none",
-        )
-    return queues
 
 
 def _check_store(settings: Settings, url: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import logging
 import os
 import signal
 import sys
@@ -263,3 +264,16 @@ def _interruptible() -> Iterator[None]:
             over.set()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def queues_served(app: Penstock, settings: Settings) -> tuple[str, ...]:
+    """Those that the configuration names, or those of the workflows; one that nothing uses is worth a line."""
+    used = {workflow.queue for workflow in app.workflows.values()}
+    queues = settings.queues or tuple(sorted(used))
+    for queue in sorted(set(queues) - used):
+        logging.getLogger("penstock.worker").warning(
+            "no workflow uses the queue %r, so only jobs that name it come; the workflows use %s",
+            queue,
+            ", ".join(sorted(used)) or "none",
+        )
+    return queues

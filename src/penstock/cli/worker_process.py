@@ -23,7 +23,7 @@ from typing import Any
 from penstock.app import Penstock
 from penstock.cli.logs import start_logging
 from penstock.cli.main import exit_code
-from penstock.cli.sessions import load_app, sqlite_path, store_url
+from penstock.cli.sessions import load_app, queues_served, sqlite_path, store_url
 from penstock.config import Settings, load
 from penstock.delivery.embedded import Embedded
 from penstock.delivery.upkeep import HURRY
@@ -90,14 +90,7 @@ async def work(settings: Settings, *, stop_when_idle: float | None, first: bool)
             raise InvalidConfiguration(str(error)) from error
         raise
     try:
-        used = {workflow.queue for workflow in app.workflows.values()}
-        queues = settings.queues or tuple(sorted(used))
-        for queue in sorted(set(queues) - used):
-            log.warning(
-                "no workflow uses the queue %r, so only jobs that name it come; the workflows use %s",
-                queue,
-                ", ".join(sorted(used)) or "none",
-            )
+        queues = queues_served(app, settings)
         async with app.worker(queues=queues, concurrency=settings.concurrency, grace=settings.grace) as delivery:
             log.info(
                 "worker %s is ready: workflows %s; queues %s; %d at once",

@@ -105,6 +105,18 @@ def atomic_write(target: Path, content: Content) -> None:
         sync_folder(target.parent)
 
 
+def quick_write(target: Path, content: bytes) -> None:
+    """Put a file in its place whole, without waiting for the disk: for what can be made again."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(f".{secrets.token_hex(4)}.tmp")
+    try:
+        beside.write_bytes(content)
+        beside.replace(target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
 def _written(target: Path, content: Content) -> Path:
     """The content in a file beside its place, synced."""
     temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import json
 import random
-import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from penstock.engine.errors import InvalidRequest
+from penstock.outputs.files import quick_write
 from penstock.pipelines.documents.samples import hostile
 from penstock.pipelines.documents.samples.layouts import LAYOUTS, SHEETS
 from penstock.pipelines.documents.samples.moulds import Mould
@@ -56,7 +56,7 @@ def make_samples(folder: Path, *, count: int = 10, seed: int = 1, kinds: Sequenc
             trouble=next(troubles) if kind == "hostile" else None,
         )
         path = folder / f"{place + 1:03d}-{one.path.name}"
-        _write(path, content)
+        quick_write(path, content)
         made.append(one.model_copy(update={"path": path}))
     _write_truth(folder, made)
     return made
@@ -81,7 +81,7 @@ def bulk(folder: Path, count: int, seed: int = 1) -> list[Sample]:
     for place in range(count):
         content, one = moulds[place % len(moulds)].cast(place)
         path = folder / f"{place // 1000:03d}" / f"{place:06d}.pdf"
-        _write(path, content)
+        quick_write(path, content)
         made.append(one.model_copy(update={"path": path}))
     _write_truth(folder, made)
     return made
@@ -103,7 +103,7 @@ def _there(folder: Path, made: dict[str, object]) -> list[Sample] | None:
     """The folder's samples, if all of them are there already; marks the folder as theirs if not."""
     mark = folder / MARK
     if not mark.is_file() or not mark.stat().st_size:
-        _write(mark, json.dumps(made).encode())
+        quick_write(mark, json.dumps(made).encode())
         return None
     try:
         before = json.loads(mark.read_bytes())
@@ -122,15 +122,4 @@ def _there(folder: Path, made: dict[str, object]) -> list[Sample] | None:
 
 def _write_truth(folder: Path, made: list[Sample]) -> None:
     named = (one.model_copy(update={"path": one.path.relative_to(folder)}) for one in made)
-    _write(folder / TRUTH, "".join(one.model_dump_json() + "\n" for one in named).encode())
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{secrets.token_hex(4)}.tmp")
-    try:
-        beside.write_bytes(content)
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+    quick_write(folder / TRUTH, "".join(one.model_dump_json() + "\n" for one in named).encode())

@@ -6,13 +6,13 @@ The same arguments give the same files. Every file appears whole, and a folder t
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from penstock.engine.errors import InvalidRequest
+from penstock.outputs.files import quick_write
 from penstock.pipelines.pages.model import PageIdentifier
 from penstock.pipelines.pages.prompts.catalogue import CataloguePage, TextBlock
 from penstock.pipelines.pages.samples import books as library
@@ -88,9 +88,9 @@ def make_samples(folder: Path, *, books: int = 2, pages: int = 6, seed: int = 1,
             contents = (image, _json(truth.model_dump()), _json({"curricular": bool(truth.courses)}))
             for path, content in zip(samples._files_of(mine[index]), contents, strict=True):
                 if not _there(path):
-                    _write(path, content)
+                    quick_write(path, content)
     if not _there(samples.configuration):
-        _write(samples.configuration, _configuration(samples).encode())
+        quick_write(samples.configuration, _configuration(samples).encode())
     return samples
 
 
@@ -149,23 +149,12 @@ def _mark(folder: Path, made: dict[str, object]) -> None:
                 f"{folder} holds other samples ({mark.name} says {before}): choose another folder, or remove it first"
             )
     else:
-        _write(mark, _json(made))
+        quick_write(mark, _json(made))
 
 
 def _there(path: Path) -> bool:
     """An empty file is what a crash of the machine may leave."""
     return path.is_file() and path.stat().st_size > 0
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{secrets.token_hex(4)}.tmp")
-    try:
-        beside.write_bytes(content)
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 def _json(value: object) -> bytes:
