@@ -21,7 +21,7 @@ from penstock import Penstock
 from penstock.builtin import installed_workflows
 from penstock.config import Settings
 from penstock.engine.engine import Engine
-from penstock.pipelines.documents import asking, contents, counting, queue, reading, tables
+from penstock.pipelines.documents import asking, contents, counting, reading, standing, tables
 from penstock.pipelines.documents.answers import queue_line, stats_detail
 from penstock.pipelines.documents.samples import bulk
 from penstock.store.schema import jobs
@@ -114,7 +114,7 @@ async def fill(app: Penstock, settings: Settings, folder: Path, items: int) -> N
     for start in range(0, len(numbers), 2000):
         some = numbers[start : start + 2000]
         await engine.write(*(_copies(some, items, rng, now, added.job_id, kept.document_id)))
-    await engine.write((f"{queue._STANDS} WHERE status IN ('pending', 'in_review')", {"now": engine.clock.now()}))
+    await engine.write((f"{standing.STANDS} WHERE status IN ('pending', 'in_review')", {"now": engine.clock.now()}))
     await engine.write("ANALYZE")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pipelines.documents import queue, reading
+from penstock.pipelines.documents import queue, reading, sharing
 from penstock.pipelines.documents.dashboard.deciding import changes, wrong_with
 from penstock.pipelines.documents.dashboard.figures import LEAST, figures
 from penstock.pipelines.documents.dashboard.needs import link_of, needs
@@ -141,7 +141,7 @@ def test_the_figures_of_the_queue_are_those_of_its_items(
         await at.plant(confidence=0.99, content="odd", findings=["it contradicts itself"])
         lacking = InvoiceData.model_validate({**GOOD.model_dump(), "total": None})
         await at.plant(confidence=0.99, content="lacking", data=lacking)
-        await queue.auto_assign(at.engine, ["anna", "ben"], actor="lead", limit=2)
+        await sharing.auto_assign(at.engine, ["anna", "ben"], actor="lead", limit=2)
         await queue.claim(at.engine, items[3], actor="clara")
         at.clock.at += 120
         await queue.submit(at.engine, items[3], "approve", actor="clara")
@@ -155,7 +155,7 @@ def test_the_figures_of_the_queue_are_those_of_its_items(
             least = percent / 100
             sure = [one for one in (0.5, 0.9, 0.95) if one >= least]
             assert told.approvable[percent - LEAST] == len(sure), percent
-        said = await queue.batch_approve(at.engine, actor="lead", min_confidence=0.9)
+        said = await sharing.batch_approve(at.engine, actor="lead", min_confidence=0.9)
         assert len(said) == told.approvable[90 - LEAST] == 2
 
     there(test)

@@ -19,7 +19,7 @@ from penstock.engine.errors import Conflict, NotFound
 from penstock.engine.model import Job
 from penstock.engine.outcome import Again
 from penstock.paper.unreadable import Unreadable
-from penstock.pipelines.documents import asking, checking, contents, queue, reading, rules
+from penstock.pipelines.documents import asking, checking, contents, queue, reading, rules, sharing
 from penstock.pipelines.documents.sla import Bounds
 from penstock.pipelines.documents.watching import watch
 from penstock.pipelines.documents.workflow import documents, export, many
@@ -234,7 +234,7 @@ def test_an_e_invoice_that_gives_money_back_says_so() -> None:
             plain = (await take(there, invoice(1, "facturx", document_kind="invoice"))).document_id
             await there.over()
             assert CREDIT_NOTE not in (await result_of(there, plain)).findings
-            assert await queue.batch_approve(there.app.engine, actor="ann", min_confidence=0.0) == [
+            assert await sharing.batch_approve(there.app.engine, actor="ann", min_confidence=0.0) == [
                 (await reading.document(there.app.engine, plain)).document.review_item
             ]
             assert paid(there) == 0

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.engine.errors import Conflict, InvalidRequest, NotFound
-from penstock.pipelines.documents import asking, ledger, queue, reading, rules
+from penstock.pipelines.documents import asking, ledger, queue, reading, rules, sharing, standing
 from penstock.pipelines.documents.model import InvoiceData
 from tests.support.documents import GOOD, Office, office
 
@@ -246,12 +246,12 @@ def test_many_are_approved_at_once_but_not_those_with_a_doubt(opened: Callable[[
         # The same invoice in other bytes: somebody should look which of them counts.
         twins = [(await there.plant(confidence=0.99, content=name))[1] for name in ("scan", "pdf")]
         await queue.claim(there.engine, taken, actor="bob")
-        approved = await queue.batch_approve(there.engine, actor="ann", min_confidence=0.95)
+        approved = await sharing.batch_approve(there.engine, actor="ann", min_confidence=0.95)
         assert set(approved) == set(good)
         for item in (doubtful, incomplete, unsure, *twins):
             assert (await queue.item(there.engine, item)).status == "pending"
         assert (await queue.item(there.engine, taken)).status == "in_review"
-        assert await queue.batch_approve(there.engine, actor="ann", min_confidence=0.95) == []
+        assert await sharing.batch_approve(there.engine, actor="ann", min_confidence=0.95) == []
         assert (await reading.depths(there.engine))["approved"] == 3
 
     run(opened, test)
@@ -261,16 +261,16 @@ def test_work_goes_to_whoever_has_least_of_it_in_turn(opened: Callable[[], objec
     async def test(there: Office) -> None:
         items = [(await there.plant(content=str(number), confidence=number / 10))[1] for number in range(6)]
         await queue.claim(there.engine, items[5], actor="ann")
-        given = await queue.auto_assign(there.engine, ["ann", "bob"], actor="chief")
+        given = await sharing.auto_assign(there.engine, ["ann", "bob"], actor="chief")
         # The most urgent first; bob, who has nothing, gets the first, and from then on they take turns.
         assert [given[item] for item in items[:5]] == ["bob", "ann", "bob", "ann", "bob"]
-        assert await queue.auto_assign(there.engine, ["ann", "bob"], actor="chief") == {}
+        assert await sharing.auto_assign(there.engine, ["ann", "bob"], actor="chief") == {}
         with pytest.raises(Conflict, match="assigned to bob"):
             await queue.claim(there.engine, items[0], actor="ann")
         await queue.release(there.engine, items[0], actor="chief")
         assert (await queue.claim(there.engine, items[0], actor="ann")).assigned_to == "ann"
         with pytest.raises(InvalidRequest, match="nobody to assign to"):
-            await queue.auto_assign(there.engine, ["", " "], actor="chief")
+            await sharing.auto_assign(there.engine, ["", " "], actor="chief")
 
     run(opened, test)
 
@@ -328,7 +328,7 @@ def test_the_queue_follows_what_is_locked_and_unlocked(opened: Callable[[], obje
         for each in (item, twin):
             assert (await queue.item(there.engine, each)).status == "pending"
             assert again[each][3:] == (0.0, 0) and again[each][0] == pytest.approx(0.9)
-        assert await queue.batch_approve(there.engine, actor="ann", min_confidence=0.0) == []
+        assert await sharing.batch_approve(there.engine, actor="ann", min_confidence=0.0) == []
 
     run(opened, test)
 
@@ -341,7 +341,7 @@ def test_what_lost_a_required_field_is_not_approved_with_many(opened: Callable[[
         second, two = await there.plant(data=invoice(total=None))
         await queue.claim(there.engine, one, actor="ann")
         await queue.submit(there.engine, one, "correct", actor="ann", corrections={"total": "5000"})
-        assert await queue.batch_approve(there.engine, actor="ann", min_confidence=0.9) == [two]
+        assert await sharing.batch_approve(there.engine, actor="ann", min_confidence=0.9) == [two]
         await queue.unlock(there.engine, second, "total", actor="bob")
         # The other one is opened anew by hand, and given back.
         await queue.claim(there.engine, one, actor="bob", reopen=True)
@@ -349,7 +349,7 @@ def test_what_lost_a_required_field_is_not_approved_with_many(opened: Callable[[
         for document, item in ((first, one), (second, two)):
             assert (await reading.document(there.engine, document)).document.review_status == "pending"
             assert (await queue.item(there.engine, item)).status == "pending"
-        assert await queue.batch_approve(there.engine, actor="ann", min_confidence=0.0) == []
+        assert await sharing.batch_approve(there.engine, actor="ann", min_confidence=0.0) == []
         assert {stands[4] for stands in (await standings(there)).values()} == {0}
 
     run(opened, test)
@@ -364,17 +364,17 @@ def test_a_field_in_doubt_keeps_a_document_from_approval_with_many(tmp_path: Pat
         _, twin = await there.plant(confidence=0.82, data=invoice(total=None))
         await queue.claim(there.engine, item, actor="ann")
         await queue.submit(there.engine, item, "correct", actor="ann", corrections={"total": "120.00"})
-        assert await queue.batch_approve(there.engine, actor="ann", min_confidence=0.0) == []
+        assert await sharing.batch_approve(there.engine, actor="ann", min_confidence=0.0) == []
         await queue.claim(there.engine, item, actor="ann", reopen=True)
         await queue.submit(there.engine, item, "correct", actor="ann", corrections={"invoice_number": "INV-8"})
-        assert await queue.batch_approve(there.engine, actor="ann", min_confidence=0.0) == [twin]
+        assert await sharing.batch_approve(there.engine, actor="ann", min_confidence=0.0) == [twin]
 
     run(lambda: office(tmp_path), test)
 
 
 class Meanwhile:
     """The engine, for somebody who is slow: when the answer to the first question comes, something has happened since.
-    (What `queue.turn` asks does not count.)"""
+    (What `standing.turn` asks does not count.)"""
 
     def __init__(self, engine: object, happens: Callable[[], Awaitable[object]]) -> None:
         self._engine, self._happens = engine, happens
@@ -429,7 +429,7 @@ def test_many_are_approved_by_what_they_are_at_that_moment(tmp_path: Path, what:
                 await there.engine.write((f"UPDATE review_items SET {change} WHERE id = :id", {"id": item}))
 
         slow: Any = Meanwhile(there.engine, happens)
-        assert await queue.batch_approve(slow, actor="ann", min_confidence=0.95) == [other]
+        assert await sharing.batch_approve(slow, actor="ann", min_confidence=0.95) == [other]
         found = await queue.item(there.engine, item)
         assert found.status == ("in_review" if what == "claimed" else "pending")
         assert "approved" not in [line.action for line in await reading.audit(there.engine, item=item)]
@@ -479,7 +479,7 @@ def test_files_that_show_a_newer_revision_are_not_taken_for_older_ones(opened: C
 def test_priorities_turn_some_at_a_time_and_come_to_an_end(opened: Callable[[], object]) -> None:
     async def test(there: Office) -> None:
         _, item = await there.plant(hours=48)
-        most = queue.MOST_TURNING
+        most = standing.MOST_TURNING
         columns = "tenant, document, content_hash, status, rising, rank, turns, weight, deadline, confidence"
         columns += ", line_count, total, approvable, created"
         await there.engine.write(
@@ -488,13 +488,13 @@ def test_priorities_turn_some_at_a_time_and_come_to_an_end(opened: Callable[[], 
         )
         there.clock.at += 30 * HOUR
         left = []
-        while await queue.turn(there.engine):
+        while await standing.turn(there.engine):
             ((count,),) = await there.engine.read("SELECT COUNT(*) FROM review_items WHERE rising = 0")
             left.append(count)
             assert len(left) < 5
         assert left == [most + 1, 1, 0]
         # And once more when their deadline has passed.
         there.clock.at += 30 * HOUR
-        assert [await queue.turn(there.engine) for _ in range(4)] == [True, True, True, False]
+        assert [await standing.turn(there.engine) for _ in range(4)] == [True, True, True, False]
 
     run(opened, test)

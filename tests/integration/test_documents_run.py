@@ -20,7 +20,7 @@ from penstock import Penstock
 from penstock.config import Settings
 from penstock.engine.errors import Conflict, NotFound
 from penstock.engine.model import Job
-from penstock.pipelines.documents import asking, contents, queue, reading
+from penstock.pipelines.documents import asking, contents, queue, reading, sharing
 from penstock.pipelines.documents.contents import content_path
 from penstock.pipelines.documents.samples import sample
 from penstock.pipelines.documents.workflow import documents, export, many
@@ -173,7 +173,7 @@ def test_an_e_invoice_costs_nothing_and_a_page_that_contradicts_it_is_told(tmp_p
             assert fine.result.findings == () and fine.result.overall_confidence > 0.9
             wrong = await reading.document(there.app.engine, bad)
             assert wrong.result is not None and "contradicts" in " ".join(wrong.result.findings)
-            assert await queue.batch_approve(there.app.engine, actor="ann", min_confidence=0.0) == [
+            assert await sharing.batch_approve(there.app.engine, actor="ann", min_confidence=0.0) == [
                 fine.document.review_item
             ]
         assert asked(gemini) == 0

@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as some
 
 from penstock.engine.errors import InvalidRequest
-from penstock.pipelines.documents import queue, rules
+from penstock.pipelines.documents import rules, standing
 from penstock.pipelines.documents.confidence import overall
 from penstock.pipelines.documents.fields import FIELD_RULES
 from penstock.pipelines.documents.model import FIELDS, ExtractionResult, FieldConfidence, InvoiceData
@@ -102,7 +102,7 @@ def test_the_database_works_out_the_very_same_standings(items: list[tuple[float,
         database.execute("CREATE TABLE review_items (weight REAL, deadline REAL, rising INT, rank REAL, turns REAL)")
         rows = [(weight, NOW + left) for weight, left in items]
         database.executemany("INSERT INTO review_items (weight, deadline) VALUES (?, ?)", rows)
-        database.execute(queue._STANDS, {"now": NOW})
+        database.execute(standing.STANDS, {"now": NOW})
         found = database.execute("SELECT rising, rank, turns FROM review_items ORDER BY rowid").fetchall()
     finally:
         database.close()

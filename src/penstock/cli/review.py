@@ -8,6 +8,7 @@ import click
 
 from penstock.cli.command import Group, Invocation
 from penstock.cli.parameters import WholeNumber
+from penstock.pipelines.documents import sharing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -240,14 +241,13 @@ def assign(call: Invocation, reviewers: str | None, tenant: str | None, limit: i
     """
     from penstock.cli import sessions
     from penstock.cli.output import counted
-    from penstock.pipelines.documents import queue
 
     settings = call.settings()
     names: Sequence[str] = settings.documents.reviewers if reviewers is None else reviewers.split(",")
 
     async def main() -> None:
         async with sessions.opened(settings, must_exist=True) as app:
-            given = await queue.auto_assign(app.engine, names, actor=call.who, tenant=tenant, limit=limit)
+            given = await sharing.auto_assign(app.engine, names, actor=call.who, tenant=tenant, limit=limit)
         call.out.data({"assigned": [{"review_item_id": item, "reviewer": who} for item, who in given.items()]})
         for who in dict.fromkeys(given.values()):
             call.out.tell(f"{who}: {counted(list(given.values()).count(who), 'item')}")

@@ -20,7 +20,7 @@ from penstock.cli.waiting import Waiting
 from penstock.config import Settings
 from penstock.engine.errors import Conflict, InvalidRequest, NotFound
 from penstock.engine.model import Job
-from penstock.pipelines.documents import queue, reading
+from penstock.pipelines.documents import queue, reading, sharing
 from penstock.pipelines.documents.answers import document_detail, queue_line
 from penstock.pipelines.documents.model import Export
 from penstock.pipelines.documents.rules import OPEN, Action
@@ -129,7 +129,7 @@ def approve_above(call: Invocation, above: float, *, tenant: str | None, limit: 
 
     async def main() -> int:
         async with acting(settings) as app:
-            approved = await queue.batch_approve(
+            approved = await sharing.batch_approve(
                 app.engine, actor=call.who, min_confidence=above, tenant=tenant, limit=limit
             )
             items = [await reading.queue_item(app.engine, each) for each in approved]

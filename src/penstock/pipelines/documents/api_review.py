@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from penstock.engine.audit import Actor
 from penstock.engine.errors import Conflict
 from penstock.pipelines.documents import api_models as models
-from penstock.pipelines.documents import counting, queue, reading
+from penstock.pipelines.documents import counting, queue, reading, sharing
 from penstock.pipelines.documents.answers import audit_line, document_detail, queue_line, stats_detail
 from penstock.pipelines.documents.counting import Stats
 from penstock.pipelines.documents.rules import OPEN
@@ -80,7 +80,7 @@ async def auto_assign(
     """The most urgent items that are nobody's go to the reviewers with the least to do, in turn. An item that is
     assigned waits for its reviewer to claim it."""
     asked = body or models.AssignBody()
-    given = await queue.auto_assign(
+    given = await sharing.auto_assign(
         service.penstock.engine,
         asked.reviewers or service.settings.documents.reviewers,
         actor=principal.actor,
@@ -102,7 +102,7 @@ async def batch_approve(
 ) -> Response:
     """Approves pending items that are at least so sure, have all required fields, and nothing that speaks against
     them."""
-    approved = await queue.batch_approve(
+    approved = await sharing.batch_approve(
         service.penstock.engine,
         actor=_acting(principal, body.reviewer),
         min_confidence=body.min_confidence,

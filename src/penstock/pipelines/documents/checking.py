@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.engine.context import Context
-from penstock.pipelines.documents import measuring, metrics, queue, sla
+from penstock.pipelines.documents import measuring, metrics, sla, standing
 from penstock.pipelines.documents.model import Export
 from penstock.pipelines.documents.sla import Bounds, Breach, Episode
 from penstock.pipelines.documents.watching import Told
@@ -23,8 +23,8 @@ async def check(bounds: Bounds, ctx: Context) -> Told:
         ctx.log.info("another check is under way")
         return Told()
     now = ctx.now()
-    if await queue.due(ctx, now):
-        for statement in queue.turning(now):
+    if await standing.due(ctx, now):
+        for statement in standing.turning(now):
             ctx.write(statement)
     for tenant, content in await ctx.read(_STALE):
         # An export that failed for good, on a disk that was full for an hour, say, is asked for again.

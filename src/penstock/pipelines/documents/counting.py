@@ -9,9 +9,9 @@ from typing import Any, get_args
 
 from penstock.engine.engine import Engine
 from penstock.pipelines.documents import ledger, reading, rules
-from penstock.pipelines.documents.queue import turn
 from penstock.pipelines.documents.reading import DocumentStatus
 from penstock.pipelines.documents.rules import OPEN, Band
+from penstock.pipelines.documents.standing import turn
 
 HOUR, DAY = 3600.0, 86400.0
 REVIEWS_LOOKED_AT = 7 * DAY

@@ -7,7 +7,6 @@ line tells that it was done already.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from penstock.engine.model import NewJob
 from penstock.pipelines.documents import ledger, metrics, rules
 from penstock.pipelines.documents.model import Export, InvoiceData
 from penstock.pipelines.documents.rules import Action
+from penstock.pipelines.documents.standing import STANDS, restood, turn
 from penstock.pipelines.documents.workflow import export
 from penstock.store.protocol import Expect
 
@@ -29,20 +29,9 @@ CLAIM = 30 * 60.0
 """Seconds for which a claim holds unless it is renewed."""
 
 MOST_AT_ONCE = 500
-TOGETHER = 50
-MOST_TURNING = 2000
-"""Items whose priority turns in one transaction; what is left over turns with the next look."""
 LONGEST_REASON = 2000
 
 Statements = list[Any]
-
-_STANDS = (
-    "UPDATE review_items SET rising = CASE WHEN deadline > :now AND deadline - 86400.0 <= :now THEN 1 ELSE 0 END,"
-    f" rank = CASE WHEN deadline - 86400.0 > :now THEN weight WHEN deadline > :now THEN weight + {rules.URGENT!r}"
-    f" - {rules.SLOPE!r} * deadline ELSE weight + {rules.URGENT!r} END,"
-    " turns = CASE WHEN deadline - 86400.0 > :now THEN deadline - 86400.0 WHEN deadline > :now THEN deadline END"
-)
-"""`rules.standing` as SQL: a test holds the two together."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -87,7 +76,7 @@ async def claim(
     """Take an item, or keep it for longer. `reopen` takes one that was decided, to decide anew. `Conflict` where it is
     somebody else's, or decided."""
     await turn(engine)
-    found, who, now = await item(engine, item_id, tenant=tenant), _who(actor), engine.clock.now()
+    found, who, now = await item(engine, item_id, tenant=tenant), who_is(actor), engine.clock.now()
     decided = found.status not in rules.OPEN
     if decided and not reopen:
         raise Conflict(f"review item {item_id} is {found.status} already: reopen it to decide anew")
@@ -108,8 +97,8 @@ async def claim(
     else:
         action = "reopened" if decided else "claimed"
         again = _reopening(found, now) if decided else []
-        jobs = [_export(engine, found)] if decided else []
-        await _do(engine, found, actor, action, [change, *again], now=now, jobs=jobs)
+        jobs = [export_of(engine, found)] if decided else []
+        await carry_out(engine, found, actor, action, [change, *again], now=now, jobs=jobs)
     return await item(engine, item_id)
 
 
@@ -124,7 +113,7 @@ def _reopening(found: Item, now: float) -> Statements:
         ),
         f"document {found.document} was read again since, and has a newer review than {found.id}",
     )
-    return [(f"{_STANDS} WHERE id = :id", {"id": found.id, "now": now}), current]
+    return [(f"{STANDS} WHERE id = :id", {"id": found.id, "now": now}), current]
 
 
 async def release(engine: Engine, item_id: str, *, actor: Actor | str, tenant: str | None = None) -> Item:
@@ -140,7 +129,7 @@ async def release(engine: Engine, item_id: str, *, actor: Actor | str, tenant: s
         if found.assigned_to is None
         else f"review item {item_id} is not {found.assigned_to}'s any more",
     )
-    await _do(engine, found, actor, "released", [change], now=now, reason=found.assigned_to)
+    await carry_out(engine, found, actor, "released", [change], now=now, reason=found.assigned_to)
     return await item(engine, item_id)
 
 
@@ -156,7 +145,7 @@ async def submit(
 ) -> Item:
     """Decide about an item that is one's own. What is corrected is locked for this content, and the files of every
     document of this content are written anew."""
-    found, who, now = await item(engine, item_id, tenant=tenant), _who(actor), engine.clock.now()
+    found, who, now = await item(engine, item_id, tenant=tenant), who_is(actor), engine.clock.now()
     reason = _reason(action, reason)
     if corrections and action != "correct":
         raise InvalidRequest(f"corrections go with the action 'correct', not with {action!r}")
@@ -184,10 +173,10 @@ async def submit(
     )
     statements: Statements = [decide]
     statements += _corrections(engine, found, actor, data, changed, now, reason)
-    statements += await _spread(engine, found, changed, decided=(found.document, status))
+    statements += await spread(engine, found, changed, decided=(found.document, status))
     if found.claimed is not None:
         statements.append(metrics.observed({metrics.REVIEW: now - found.claimed}))
-    await _do(engine, found, actor, status, statements, now=now, reason=reason, jobs=[_export(engine, found)])
+    await carry_out(engine, found, actor, status, statements, now=now, reason=reason, jobs=[export_of(engine, found)])
     return await item(engine, item_id)
 
 
@@ -215,161 +204,36 @@ async def unlock(engine: Engine, document: str, field: str, *, actor: Actor | st
         f"field {field!r} of document {document} is not locked any more",
     )
     now = engine.clock.now()
-    spread = await _spread(engine, found, {}, without=field)
+    others = await spread(engine, found, {}, without=field)
     # What was decided was decided about the value that goes: the document is put before a reviewer again.
     reopen = "status IN ('approved', 'corrected', 'rejected')"
-    spread += [
+    others += [
         (
             f"UPDATE documents SET review_status = 'pending' WHERE id = :document AND EXISTS"
             f" (SELECT 1 FROM review_items WHERE id = :id AND {reopen})",
             {"document": document, "id": item_id},
         ),
-        (f"{_STANDS} WHERE id = :id AND {reopen}", {"id": item_id, "now": now}),
+        (f"{STANDS} WHERE id = :id AND {reopen}", {"id": item_id, "now": now}),
         (
             "UPDATE review_items SET status = 'pending', assigned_to = NULL, decided = NULL, decided_by = NULL"
             f" WHERE id = :id AND {reopen}",
             {"id": item_id},
         ),
     ]
-    await _do(
+    await carry_out(
         engine,
         found,
         actor,
         "unlocked",
-        [drop, *spread],
+        [drop, *others],
         now=now,
         field=field,
         before=value,
-        jobs=[_export(engine, found)],
+        jobs=[export_of(engine, found)],
     )
 
 
-async def batch_approve(
-    engine: Engine, *, actor: Actor | str, min_confidence: float, tenant: str | None = None, limit: int = MOST_AT_ONCE
-) -> list[str]:
-    """Approve what nobody has claimed, is at least so sure, has all required fields and nothing that speaks against
-    it. Answers their ids."""
-    await turn(engine)
-    limit = min(limit, MOST_AT_ONCE)
-    rows = await engine.read(
-        (
-            "SELECT i.id, i.tenant, i.document, i.content_hash, i.status, i.assigned_to, i.claim_until"
-            " FROM review_items i JOIN documents d ON d.id = i.document"
-            " WHERE i.status = 'pending' AND i.approvable = 1 AND i.confidence >= :least AND NOT EXISTS"
-            # The same invoice in other bytes: somebody should look which of them counts.
-            " (SELECT 1 FROM documents o WHERE o.tenant = d.tenant AND o.twin = d.twin"
-            " AND o.content_hash <> d.content_hash)"
-            f"{'' if tenant is None else ' AND i.tenant = :tenant'} ORDER BY i.id LIMIT :limit",
-            {"least": min_confidence, "tenant": tenant, "limit": limit} if tenant is not None
-            else {"least": min_confidence, "limit": limit},
-        )
-    )  # fmt: skip
-    items, approved = [Item(*row) for row in rows], []
-    for start in range(0, len(items), TOGETHER):
-        # Those that are asked for together are stored together.
-        some = items[start : start + TOGETHER]
-        done = await asyncio.gather(*(_approve(engine, found, actor, min_confidence) for found in some))
-        approved += [found.id for found, is_done in zip(some, done, strict=True) if is_done]
-    return approved
-
-
-async def auto_assign(
-    engine: Engine, reviewers: Sequence[str], *, actor: Actor | str, tenant: str | None = None, limit: int = 50
-) -> dict[str, str]:
-    """Give the most urgent items that are nobody's to the reviewers with the least to do, in turn. Answers item →
-    reviewer."""
-    names = list(dict.fromkeys(name.strip() for name in reviewers if name.strip() and storable(name)))
-    if not names:
-        raise InvalidRequest("there is nobody to assign to: name reviewers, or set documents.reviewers")
-    await turn(engine)
-    loads = dict.fromkeys(names, 0) | await _loads(engine, names, tenant)
-    given: dict[str, str] = {}
-    for found in await _unassigned(engine, tenant, min(limit, MOST_AT_ONCE)):
-        who = min(names, key=lambda name: (loads[name], names.index(name)))
-        change = Expect(
-            (
-                "UPDATE review_items SET assigned_to = :who WHERE id = :id AND status = 'pending'"
-                " AND assigned_to IS NULL",
-                {"id": found.id, "who": who},
-            ),
-            f"review item {found.id} was taken meanwhile",
-        )
-        try:
-            await _do(engine, found, actor, "assigned", [change], now=engine.clock.now(), reason=who)
-        except Conflict:
-            continue
-        given[found.id] = who
-        loads[who] += 1
-    return given
-
-
-async def turn(engine: Engine) -> bool:
-    """Bring the order up to date: items whose day has come begin to rise, those whose deadline has passed have risen,
-    and claims that have lapsed are given up. Answers whether there was anything; mostly two looks at an index say
-    no."""
-    now = engine.clock.now()
-    if not await due(engine, now):
-        return False
-    await engine.write(*turning(now))
-    return True
-
-
-async def due(reads: ledger.Reads, now: float) -> bool:
-    """Whether there is anything to bring up to date."""
-    # The first of each index, compared here: of a question whether any is due yet PostgreSQL expects that many are, and
-    # reads the whole table for it.
-    (next_turn, next_lapse) = (
-        await reads.read(
-            "SELECT (SELECT MIN(turns) FROM review_items WHERE turns IS NOT NULL),"
-            " (SELECT MIN(claim_until) FROM review_items WHERE status = 'in_review')"
-        )
-    )[0]
-    return any(moment is not None and moment <= now for moment in (next_turn, next_lapse))
-
-
-def turning(now: float) -> Statements:
-    """What brings it up to date: to be carried out together."""
-    lapsed = "status = 'in_review' AND claim_until <= :now"
-    return [
-        (
-            f"{_STANDS} WHERE id IN (SELECT id FROM review_items WHERE turns <= :now ORDER BY turns"
-            f" LIMIT {MOST_TURNING})",
-            {"now": now},
-        ),
-        (
-            "INSERT INTO review_audit (id, tenant, item, document, at, actor, action, reason)"
-            " SELECT id || '-lapsed-' || CAST(CAST(claim_until * 1000 AS BIGINT) AS TEXT), tenant, id, document, :at,"
-            f" 'penstock', 'claim lapsed', assigned_to FROM review_items WHERE {lapsed} ON CONFLICT (id) DO NOTHING",
-            {"now": now, "at": now},
-        ),
-        (
-            f"UPDATE review_items SET status = 'pending', assigned_to = NULL, claim_until = NULL WHERE {lapsed}",
-            {"now": now},
-        ),
-    ]
-
-
-async def _approve(engine: Engine, found: Item, actor: Actor | str, least: float) -> bool:
-    now = engine.clock.now()
-    change = Expect(
-        (
-            "UPDATE review_items SET status = 'approved', decided = :now, decided_by = :who, turns = NULL,"
-            " rank = rank + CAST(:gained AS DOUBLE PRECISION) * rising, rising = 0"
-            " WHERE id = :id AND status = 'pending' AND approvable = 1 AND confidence >= :least",
-            {"id": found.id, "now": now, "who": _who(actor), "least": least, "gained": rules.SLOPE * now},
-        ),
-        f"review item {found.id} was taken meanwhile",
-    )
-    spread = await _spread(engine, found, {}, decided=(found.document, "approved"))
-    jobs = [_export(engine, found)]
-    try:
-        await _do(engine, found, actor, "approved", [change, *spread], now=now, reason="by confidence", jobs=jobs)
-    except Conflict:
-        return False
-    return True
-
-
-async def _do(
+async def carry_out(
     engine: Engine,
     found: Item,
     actor: Actor | str,
@@ -423,7 +287,7 @@ def _corrections(
                 " DO UPDATE SET value = excluded.value, actor = excluded.actor, at = excluded.at",
                 {
                     "tenant": found.tenant, "content": found.content_hash, "field": name,
-                    "value": to_json(value).decode(), "actor": _who(actor), "at": now,
+                    "value": to_json(value).decode(), "actor": who_is(actor), "at": now,
                 },
             )
         )  # fmt: skip
@@ -436,7 +300,7 @@ def _corrections(
     return statements
 
 
-async def _spread(
+async def spread(
     engine: Engine,
     found: Item,
     changed: Mapping[str, Any],
@@ -475,62 +339,15 @@ async def _spread(
             )
         )  # fmt: skip
         if not only:
-            statements += _restood(document, seen, engine.clock.now())
+            statements += restood(document, seen, engine.clock.now())
     return statements
 
 
-def _restood(document: str, seen: rules.Seen, now: float) -> Statements:
-    """An open review stands in the queue as what is known now makes it. One that was decided keeps its rank, and knows
-    the same: it may come back to the queue."""
-    which = "document = :document AND status IN ('pending', 'in_review')"
-    return [
-        (
-            "UPDATE review_items SET weight = :weight, confidence = :sure, line_count = :lines, total = :total,"
-            f" approvable = :approvable WHERE ({which})"
-            " OR id = (SELECT review_item FROM documents WHERE id = :document)",
-            {
-                "document": document, "weight": seen.weight, "sure": seen.confidence, "lines": seen.lines,
-                "total": seen.total, "approvable": int(seen.approvable),
-            },
-        ),
-        (f"{_STANDS} WHERE {which}", {"document": document, "now": now}),
-    ]  # fmt: skip
-
-
-def _export(engine: Engine, found: Item) -> NewJob:
+def export_of(engine: Engine, found: Item) -> NewJob:
     return engine.new_job(export, Export(content_hash=found.content_hash), tenant=found.tenant)
 
 
-async def _loads(engine: Engine, names: Sequence[str], tenant: str | None) -> dict[str, int]:
-    """How many open items each has. Other people's do not count."""
-    where = "" if tenant is None else " AND tenant = :tenant"
-    rows = await engine.read(
-        (
-            "SELECT assigned_to, COUNT(*) FROM review_items WHERE status IN ('pending', 'in_review')"
-            f" AND assigned_to IS NOT NULL{where} GROUP BY assigned_to",
-            {} if tenant is None else {"tenant": tenant},
-        )
-    )
-    return {name: int(count) for name, count in rows if name in names}
-
-
-async def _unassigned(engine: Engine, tenant: str | None, limit: int) -> list[Item]:
-    """The most urgent pending items that are nobody's."""
-    where = "" if tenant is None else " AND tenant = :tenant"
-    branches = " UNION ALL ".join(
-        "SELECT * FROM (SELECT id, tenant, document, content_hash, status, assigned_to, claim_until,"
-        " rank + CAST(:gained AS DOUBLE PRECISION) * rising AS urgency FROM review_items WHERE status = 'pending'"
-        f" AND rising = {rising}{where} AND assigned_to IS NULL ORDER BY rank DESC, id LIMIT :limit) AS part{rising}"
-        for rising in (0, 1)
-    )
-    values = {"gained": rules.SLOPE * engine.clock.now(), "limit": limit} | (
-        {} if tenant is None else {"tenant": tenant}
-    )
-    rows = await engine.read((f"{branches} ORDER BY urgency DESC, id LIMIT :limit", values))
-    return [Item(*row[:7]) for row in rows]
-
-
-def _who(actor: Actor | str) -> str:
+def who_is(actor: Actor | str) -> str:
     return name_of(actor) or "somebody"
 
 

@@ -13,8 +13,8 @@ from penstock.engine.errors import InvalidRequest, NotFound
 from penstock.engine.identity import storable
 from penstock.pipelines.documents import ledger, rules
 from penstock.pipelines.documents.model import ExtractionResult, InvoiceData
-from penstock.pipelines.documents.queue import turn
 from penstock.pipelines.documents.rules import OPEN, STATUSES, Difference
+from penstock.pipelines.documents.standing import turn
 
 MOST = 500
 NEWEST = 500

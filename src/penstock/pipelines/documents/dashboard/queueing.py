@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import Response
 
-from penstock.pipelines.documents import queue, reading
+from penstock.pipelines.documents import reading, sharing
 from penstock.pipelines.documents.dashboard.figures import LEAST, SOON, figures
 from penstock.pipelines.documents.dashboard.listing import SURE
 from penstock.pipelines.documents.dashboard.places import DECIDED, REVIEW, called, document_path, item_path
@@ -97,7 +97,7 @@ async def auto_assign(
     request: Request, service: Serving, principal: Operator, reviewers: Text = "", back: Text = ""
 ) -> Response:
     names = [name for name in reviewers.split(",") if name.strip()] or list(service.settings.documents.reviewers)
-    doing = queue.auto_assign(service.penstock.engine, names, actor=principal.actor, tenant=principal.tenant)
+    doing = sharing.auto_assign(service.penstock.engine, names, actor=principal.actor, tenant=principal.tenant)
     return await asked(request, back or REVIEW, doing, _assigned)
 
 
@@ -115,7 +115,7 @@ async def batch_approve(
     percent: Annotated[float, Form(ge=LEAST, le=100, allow_inf_nan=False)],
     back: Text = "",
 ) -> Response:
-    doing = queue.batch_approve(
+    doing = sharing.batch_approve(
         service.penstock.engine, actor=principal.actor, min_confidence=percent / 100, tenant=principal.tenant
     )
     return await asked(request, back or REVIEW, doing, _approved)
