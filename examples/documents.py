@@ -37,7 +37,7 @@ async def correct(total: str) -> None:
     await submit(app.engine, item.id, "correct", actor="anna", corrections={"total": total})
     for job in await app.jobs(workflow="documents.export"):
         await app.wait(job.id)  # the files are written anew
-    file = app.outputs.path(f"data/json/{known.document.folder}/{item.document}.json")
+    file = await app.outputs.shown(f"data/json/{known.document.folder}/{item.document}.json")
     told = json.loads(file.read_text())
     print(f"its file says {told['invoice_data']['total']}, {told['review_status']}, {told['locked_fields']} locked")
 

@@ -67,10 +67,9 @@ def paid(there: DocumentsTown) -> int:
     return sum(there.paid.values())
 
 
-def file_of(there: DocumentsTown, folder: str, document: str, tenant: str = "default") -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(
-        there.app.outputs.path(f"data/json/{folder}/{document}.json", tenant=tenant).read_bytes()
-    )
+async def file_of(there: DocumentsTown, folder: str, document: str, tenant: str = "default") -> dict[str, Any]:
+    file = await there.app.outputs.shown(f"data/json/{folder}/{document}.json", tenant=tenant)
+    told: dict[str, Any] = json.loads(file.read_bytes())
     return told
 
 
@@ -260,7 +259,7 @@ def test_what_is_decided_anew_is_pending_until_then_and_the_files_say_so() -> No
                 found = (await reading.document(engine, document)).document
                 assert found.review_status == row
                 assert (await queue.item(engine, found.review_item or "")).status == item
-                return str(file_of(there, found.folder or "", document)["review_status"])
+                return str((await file_of(there, found.folder or "", document))["review_status"])
 
             await there.correct(document, total="1234.50")
             item = (await reading.document(engine, document)).document.review_item or ""
@@ -327,7 +326,7 @@ def test_the_same_content_is_surer_where_its_doubtful_fields_are_locked() -> Non
                 )
                 assert row[0] == row[1] > before
                 found = (await reading.document(engine, document)).document
-                told = file_of(there, found.folder or "", document)
+                told = await file_of(there, found.folder or "", document)
                 sure = {each["field_name"]: each["confidence"] for each in told["field_confidences"]}
                 assert sure["total"] == sure["vendor"] == 1.0 and told["overall_confidence"] == row[0]
             await queue.unlock(engine, second, "total", actor="ann")
@@ -365,7 +364,7 @@ def test_what_one_tenant_corrects_is_nothing_to_another_with_the_same_bytes() ->
             await there.correct(mine, total="1234.50")
             await there.over()
             found = (await reading.document(engine, mine)).document
-            assert file_of(there, found.folder or "", mine)["invoice_data"]["total"] == "1234.50"
+            assert (await file_of(there, found.folder or "", mine))["invoice_data"]["total"] == "1234.50"
             assert await of_globex() == before
             # Nor when theirs is read, or written, after that.
             again = (await take(there, tenant="globex")).document_id
@@ -376,7 +375,7 @@ def test_what_one_tenant_corrects_is_nothing_to_another_with_the_same_bytes() ->
             for document in (theirs, again):
                 detail = await reading.document(engine, document)
                 assert str(detail.document.data.total) == "1200.00" and detail.locks == ()  # type: ignore[union-attr]
-                told = file_of(there, detail.document.folder or "", document, "globex")
+                told = await file_of(there, detail.document.folder or "", document, "globex")
                 assert (told["invoice_data"]["total"], told["locked_fields"]) == ("1200.00", [])
             await queue.unlock(engine, mine, "total", actor="ann")
             await there.over()
@@ -566,7 +565,8 @@ def test_files_that_were_given_up_are_asked_for_again_by_one_check_at_a_time(tmp
                 assert [(await app.wait(job, timeout=30)).status for job in again] == ["completed"] * 2
                 assert {job.id for job in await checked()} == again | {job.id for job in exports}
             for tenant, document in planted.items():
-                told = json.loads(app.outputs.path(f"data/json/2027/01/15/{document}.json", tenant=tenant).read_bytes())
+                file = await app.outputs.shown(f"data/json/2027/01/15/{document}.json", tenant=tenant)
+                told = json.loads(file.read_bytes())
                 assert told["document_id"] == document
             assert await app.engine.read("SELECT exported - revision FROM documents") == [(0,), (0,)]
         finally:

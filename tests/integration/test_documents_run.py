@@ -74,9 +74,8 @@ class Desk:
             while await self.app.jobs(workflow=export.name, status=("queued", "running", "waiting"), limit=1):
                 await asyncio.sleep(0.01)
             seen = (await reading.document(self.app.engine, document)).document
-            while not await self.app.outputs.check(f"data/json/{seen.folder}/{document}.json"):
-                await asyncio.sleep(0.01)
-        told: dict[str, Any] = json.loads(self.path(seen.folder or "", document).read_bytes())
+            file = await self.app.outputs.shown(f"data/json/{seen.folder}/{document}.json")
+        told: dict[str, Any] = json.loads(file.read_bytes())
         return told
 
     def path(self, folder: str, document: str, kind: str = "json") -> Path:

@@ -382,13 +382,12 @@ def test_an_output_becomes_public_whole_with_the_steps_commit(tmp_path: Path) ->
             job = await app.submit(flow, Count())
             done = await app.wait(job.job_id, timeout=30)
             assert seen == [False, False], "nothing is public before the commit"
-            public = app.outputs.path("pages/1.json")
-            async with asyncio.timeout(10):
-                while not await app.outputs.check("pages/1.json"):
-                    await asyncio.sleep(0.01)
+            public = await app.outputs.shown("pages/1.json")
             assert public.read_bytes() == b'{"n": 1}'
             stored = await app.outputs.current("pages/1.json")
             assert stored is not None and stored.sha256 == done.result
+            with pytest.raises(NotFound, match=r"no output 'pages/2\.json'"):
+                await app.outputs.shown("pages/2.json")
             async with asyncio.timeout(10):
                 while len(left := list(public.parent.iterdir())) != 2:
                     await asyncio.sleep(0.01)

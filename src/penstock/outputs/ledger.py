@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TextIO, runtime_checkable
 
-from penstock.engine.errors import InvalidRequest, PenstockError
+from penstock.engine.errors import InvalidRequest, NotFound, PenstockError
 from penstock.outputs.files import (
     Content,
     Stored,
@@ -102,6 +102,14 @@ class Outputs:
         """The version that counts, or None."""
         found = await self._row(f"{tenant}/{checked_output(name)}")
         return None if found is None else found[0]
+
+    async def shown(self, name: str, *, tenant: str = "default") -> Path:
+        """The public file, which shows what the last commit says of it. A file is public a moment after its step's
+        commit; a reader that has just waited for the job does not have to look twice."""
+        full = f"{tenant}/{checked_output(name)}"
+        if not await self.publish([full]):
+            raise NotFound(f"there is no output {name!r}" if await self._row(full) is None else f"{name!r} is lost")
+        return self.root / full
 
     async def publish(self, names: list[str]) -> int:
         """Make the public files show what the rows say; returns how many do now. One publisher at a time on this
