@@ -1,0 +1,1 @@
+"""Ingestion: load, chunk, embed and index documents into knowledge bases that can be searched."""
