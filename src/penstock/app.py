@@ -138,6 +138,7 @@ class Penstock:
             calls=CallDesk(settings.home / "calls", self._remotes, factories=builtin_remotes(settings, self._clock)),
         )
         self._engine.tracer = tracer
+        self._engine.settings = settings
         limits = settings.limits if self._limits is None else self._limits
         if limits is not None and dict(limits) != await connected.limits():
             await self._engine.set_limits(limits)

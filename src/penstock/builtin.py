@@ -1,6 +1,6 @@
 """The pipelines that come with Penstock, and the remotes that every Penstock has, made from the configuration when they
-are first asked for: Gemini (Google's, or Penstock's own where no key is set), and a pool of processes; and those that
-other packages bring."""
+are first asked for: Gemini (Google's, or Penstock's own where no key is set), a server that speaks OpenAI's protocol,
+and a pool of processes; and those that other packages bring."""
 
 from __future__ import annotations
 
@@ -55,6 +55,12 @@ def builtin_remotes(settings: Settings, clock: Clock | None = None) -> Factories
 
         return GeminiCache(client(), identity=where)
 
+    def openai() -> Remote:
+        from penstock.remote.openai.embed import OpenAIEmbed
+        from penstock.remote.prices import load_prices
+
+        return OpenAIEmbed(settings.openai, clock=time, prices=load_prices(settings.gemini.prices))
+
     def pool() -> Remote:
         from penstock.remote.pool import PoolRemote, ProcessPool
 
@@ -66,6 +72,7 @@ def builtin_remotes(settings: Settings, clock: Clock | None = None) -> Factories
         "gemini.generate": Factory(generate, where),
         "gemini.embed": Factory(embed, where, keeps_files=True),
         "gemini.cache": Factory(cached, where),
+        "openai.embed": Factory(openai, settings.openai.base_url, keeps_files=True),
         "pool": Factory(pool, keeps_files=True),
     }
 
@@ -77,6 +84,11 @@ BUILT_IN_WORKFLOWS: tuple[str, ...] = (
     "penstock.pipelines.documents.workflow:many",
     "penstock.pipelines.documents.watching:watch",
     "penstock.pipelines.documents.watching:snapshot",
+    "penstock.pipelines.ingestion.workflow:ingestion",
+    "penstock.pipelines.ingestion.workflow:purge",
+    "penstock.pipelines.ingestion.workflow:forget",
+    "penstock.pipelines.ingestion.workflow:repair",
+    "penstock.pipelines.ingestion.workflow:refresh",
 )
 """The pipelines that come with Penstock, as `module:name`."""
 

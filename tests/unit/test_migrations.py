@@ -21,6 +21,7 @@ from penstock.engine.errors import SchemaMismatch
 from penstock.engine.model import Event, NewJob
 from penstock.engine.outcome import Move
 from penstock.pipelines.documents import tables as documents_tables
+from penstock.pipelines.ingestion import tables as ingestion_tables
 from penstock.pipelines.pages import tables as pages_tables
 from penstock.store import migrations
 from penstock.store.migrations.render import HERE, config, render
@@ -44,6 +45,7 @@ from tests.support.postgres import PostgresServer
 
 assert pages_tables.metadata is metadata, "a pipeline's tables are described beside the others"
 assert documents_tables.metadata is metadata
+assert ingestion_tables.metadata is metadata
 
 OURS = "relname <> 'alembic_version'"
 

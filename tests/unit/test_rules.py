@@ -145,10 +145,10 @@ ALLOWED = {
     "outputs": {"outputs", "engine"},
     "remote": {"remote", "engine", "store.protocol", "outputs", "config.duration"},
     "paper": {"paper", "engine.errors", "remote.pool"},
-    "gemini_local": {"gemini_local", "paper", "engine.clock", "engine.errors", "remote.pool"},
+    "gemini_local": {"gemini_local", "paper", "wordvectors", "engine.clock", "engine.errors", "remote.pool"},
     "pipelines": {
         "pipelines", "engine", "remote", "outputs", "config", "store.protocol", "store.schema", "gemini", "app",
-        "builtin", "shapes", "times", "paper", "gemini_local.readers", "gemini_local.backend", "service",
+        "builtin", "shapes", "times", "paper", "wordvectors", "gemini_local.readers", "gemini_local.backend", "service",
     },
     "service": {
         "service", "engine", "store.protocol", "store.encoding", "config", "app", "builtin", "delivery", "remote",

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from penstock.config.settings import Settings, keys
-from penstock.config.sources import PREFIX, Told, from_dotenv, from_environment, from_flags, from_google, from_yaml
+from penstock.config.sources import PREFIX, Told, from_dotenv, from_environment, from_flags, from_vendors, from_yaml
 from penstock.engine.errors import InvalidConfiguration
 
 FILE = "penstock.yaml"
@@ -23,7 +23,9 @@ KUBERNETES = re.compile(r"(service_host|service_port|port)(_[a-z0-9_]*)?\Z")
 """What Kubernetes tells every container about a service named `penstock`, and looks like a setting of ours."""
 
 
-SECRET = frozenset({"store", "gemini.api_key", "webhooks", "celery.broker_url", "celery.result_backend"})
+SECRET = frozenset(
+    {"store", "gemini.api_key", "openai.api_key", "webhooks", "celery.broker_url", "celery.result_backend"}
+)
 """Keys whose values no message may show."""
 
 
@@ -46,7 +48,7 @@ def load(
         told |= _ours(from_dotenv(folder / ".env"), known, groups)
     told |= _ours(from_environment(environ), known, groups)
     told |= from_flags(overrides or {})
-    told = from_google(folder / ".env", environ) | told
+    told = from_vendors(folder / ".env", environ) | told
     for key, value in told.items():
         if key not in known:
             raise InvalidConfiguration(_unknown(key, value, known, groups))

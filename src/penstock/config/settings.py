@@ -24,6 +24,7 @@ from penstock.engine.identity import checked_name
 from penstock.engine.lane import checked_limits
 from penstock.engine.model import DEFAULT_QUEUE
 from penstock.remote.gemini.settings import GeminiSettings
+from penstock.remote.openai.settings import OpenAISettings
 
 SCHEMES = ("sqlite:///", "postgresql://", "postgres://", "memory://")
 
@@ -175,6 +176,12 @@ class OtelSettings(_Group):
     service_name: Annotated[str, Field(min_length=1)] = "penstock"
 
 
+def _folder_names(roots: tuple[str, ...]) -> tuple[str, ...]:
+    if any(not root.strip() for root in roots):
+        raise ValueError("must be names of folders, such as ., /srv/pages or /srv/pages/{tenant}")
+    return roots
+
+
 class PagesSettings(_Group):
     """The folders in which runs of pages that are started over HTTP may read and write."""
 
@@ -183,9 +190,7 @@ class PagesSettings(_Group):
     @field_validator("roots")
     @classmethod
     def _folders(cls, roots: tuple[str, ...]) -> tuple[str, ...]:
-        if any(not root.strip() for root in roots):
-            raise ValueError("must be names of folders, such as ., /srv/pages or /srv/pages/{tenant}")
-        return roots
+        return _folder_names(roots)
 
 
 class DocumentsSettings(_Group):
@@ -208,6 +213,24 @@ class DocumentsSettings(_Group):
     @property
     def largest_file(self) -> int:
         return int(self.largest_mb * 1_000_000)
+
+
+class IngestionSettings(_Group):
+    """How knowledge bases are filled: documents a tick, chunks between two commits; what sources may reach; and the
+    memory that searching takes."""
+
+    batch: Annotated[int, Field(ge=1, le=1000), BeforeValidator(_number)] = 10
+    group: Annotated[int, Field(ge=1, le=500), BeforeValidator(_number)] = 64
+    roots: Annotated[tuple[str, ...], BeforeValidator(_listed)] = (".",)
+    largest_mb: Annotated[float, Field(gt=0, le=2000), BeforeValidator(_number)] = 200.0
+    allow_private_addresses: bool = False
+    user_agent: Annotated[str, Field(min_length=1, max_length=300)] | None = None
+    search_memory_mb: Annotated[int, Field(ge=1), BeforeValidator(_number)] = 256
+
+    @field_validator("roots")
+    @classmethod
+    def _folders(cls, roots: tuple[str, ...]) -> tuple[str, ...]:
+        return _folder_names(roots)
 
 
 class PrefectSettings(_Group):
@@ -266,12 +289,14 @@ class Settings(_Group):
     log: LogSettings = LogSettings()
     gemini: GeminiSettings = GeminiSettings()
     local_gemini: LocalGeminiSettings = LocalGeminiSettings()
+    openai: OpenAISettings = OpenAISettings()
     pool: PoolSettings = PoolSettings()
     service: ServiceSettings = ServiceSettings()
     webhooks: Annotated[dict[str, WebhookSettings], BeforeValidator(_object)] = Field(default_factory=dict)
     otel: OtelSettings = OtelSettings()
     pages: PagesSettings = PagesSettings()
     documents: DocumentsSettings = DocumentsSettings()
+    ingestion: IngestionSettings = IngestionSettings()
     prefect: PrefectSettings = PrefectSettings()
     celery: CelerySettings = CelerySettings()
 

@@ -102,17 +102,25 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, Told]:
     }
 
 
-def from_google(dotenv: Path, environ: Mapping[str, str]) -> dict[str, Told]:
-    """What Google's own client reads: the key and the address of Gemini, from the environment or else from `.env`."""
-    from penstock.remote.gemini.settings import BASE_URL_VARIABLE, KEY_VARIABLES
+def from_vendors(dotenv: Path, environ: Mapping[str, str]) -> dict[str, Told]:
+    """What Google's and OpenAI's own clients read: their keys and addresses, from the environment or else from
+    `.env`."""
+    from penstock.remote.gemini import settings as google
+    from penstock.remote.openai import settings as openai
 
+    variables = {
+        "gemini.api_key": google.KEY_VARIABLES,
+        "gemini.base_url": (google.BASE_URL_VARIABLE,),
+        "openai.api_key": openai.KEY_VARIABLES,
+        "openai.base_url": (openai.BASE_URL_VARIABLE,),
+    }
     written: dict[str, str | None] = {}
     if dotenv.is_file():
         from dotenv import dotenv_values
 
         written = dotenv_values(dotenv)
     told = {}
-    for key, names in (("gemini.api_key", KEY_VARIABLES), ("gemini.base_url", (BASE_URL_VARIABLE,))):
+    for key, names in variables.items():
         for values, source in ((written, f"{dotenv.name}, "), (environ, "the environment, ")):
             for name in reversed(names):
                 if (values.get(name) or "").strip():

@@ -92,6 +92,17 @@ class Context:
         return self._engine.home
 
     @property
+    def engine(self) -> Engine:
+        """The engine itself, for what a pipeline keeps longer than a tick: it reads, and it knows the remotes. What is
+        written through it does not join the step's commit."""
+        return self._engine
+
+    @property
+    def settings(self) -> Any:
+        """The configuration that this worker was opened with."""
+        return self._engine.settings
+
+    @property
     def scratch(self) -> Path:
         """A folder of this job's own, in the home that its workers share. It is yours to make and to remove."""
         return self._engine.home / "scratch" / self._row.id

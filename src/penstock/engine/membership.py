@@ -59,6 +59,7 @@ class Membership(Requests):
         self.meters = Meters(self._store_meters_soon)
         self.group.on_crashes = self.meters.crashed
         self.tracer: Tracer | None = None
+        self.settings: Any = None
         self.watch = Watch(self)
         self._name = checked_name("worker", name or f"{socket.gethostname()}.{os.getpid()}")
         self._lease = lease

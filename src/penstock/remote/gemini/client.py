@@ -25,6 +25,7 @@ from google.genai import types
 from penstock.engine.clock import Clock
 from penstock.engine.errors import InvalidConfiguration, PenstockError, RateLimited, Transient
 from penstock.engine.retry import Retry
+from penstock.remote.address import no_tls
 from penstock.remote.gemini.errors import refusal, translated
 from penstock.remote.gemini.lines import InThread
 from penstock.remote.gemini.settings import KEY_VARIABLES, MOST_PARALLEL, GeminiSettings
@@ -55,7 +56,7 @@ class GeminiClient:
         self.account = _account(self._key)
         # Marked "experimental" by the SDK, and the only way to embed in batches.
         warnings.filterwarnings("ignore", category=sdk_errors.ExperimentalWarning, module=r"penstock\.remote\.gemini")
-        tls = _tls(settings)
+        tls = no_tls(settings.base_url)
         self.http = BoundedClient(
             clock=clock,
             connect_timeout=settings.connect_timeout,
@@ -196,11 +197,6 @@ def _key(settings: GeminiSettings) -> str:
 def _account(key: str) -> str:
     """Tells keys apart and tells nothing of them: another key may see other batches."""
     return hashlib.sha256(f"penstock gemini account {key}".encode()).hexdigest()[:12]
-
-
-def _tls(settings: GeminiSettings) -> ssl.SSLContext | None:
-    """Reading the certificates of the world takes a while: where none is needed, none is trusted."""
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if settings.base_url.startswith("http:") else None
 
 
 def _sdk(settings: GeminiSettings, key: str, http: httpx2.AsyncClient, tls: ssl.SSLContext | None) -> genai.Client:

@@ -15,7 +15,7 @@ from pydantic_core import from_json, to_json
 from penstock.engine.call import Usage, call_id
 from penstock.outputs.files import atomic_write
 from penstock.remote.gemini.client import GeminiClient
-from penstock.remote.gemini.errors import translated
+from penstock.remote.gemini.errors import Stake, translated
 from penstock.remote.gemini.limits import EMBEDDINGS_AT_ONCE
 from penstock.remote.gemini.lines import encoded, whole
 from penstock.remote.gemini.rows import Row
@@ -86,19 +86,9 @@ class Embedding:
             file.write(encoded(row.as_json()))
 
     async def _sent(self, some: Sequence[str]) -> Vectors:
-        # As contents, not as texts: some models take a list of texts for one content, and give one vector.
-        contents: list[Any] = [types.Content(role="user", parts=[types.Part(text=text)]) for text in some]
-        with translated("embed", stake="answer"):
-            response = await self._client.sdk.models.embed_content(
-                model=self._model,
-                contents=contents,
-                config=types.EmbedContentConfig(
-                    task_type=self._task,
-                    output_dimensionality=self._dimensions,
-                    http_options=self._client.options(self._client.settings.request_timeout),
-                ),
-            )
-        return [list(item.values or ()) for item in response.embeddings or ()]
+        return await asked(
+            self._client, self._model, some, task=self._task, dimensions=self._dimensions, stake="answer"
+        )
 
     async def _kept(self, some: Sequence[str]) -> Vectors | None:
         """What was answered before. An earlier attempt was counted as lost, so what it paid is not counted again."""
@@ -117,6 +107,31 @@ class Embedding:
     def _name(self, some: Sequence[str]) -> str:
         asked = to_json([self._model, self._task, self._dimensions, list(some)])
         return f"{hashlib.sha256(asked).hexdigest()[:32]}.json"
+
+
+async def asked(
+    client: GeminiClient,
+    model: str,
+    texts: Sequence[str],
+    *,
+    task: str | None = None,
+    dimensions: int | None = None,
+    stake: Stake = "nothing",
+) -> Vectors:
+    """One request, and what it was answered."""
+    # As contents, not as texts: some models take a list of texts for one content, and give one vector.
+    contents: list[Any] = [types.Content(role="user", parts=[types.Part(text=text)]) for text in texts]
+    with translated("embed", stake=stake):
+        response = await client.sdk.models.embed_content(
+            model=model,
+            contents=contents,
+            config=types.EmbedContentConfig(
+                task_type=task,
+                output_dimensionality=dimensions,
+                http_options=client.options(client.settings.request_timeout),
+            ),
+        )
+    return [list(item.values or ()) for item in response.embeddings or ()]
 
 
 def _earlier_folders(order: Order) -> list[Path]:

@@ -7,9 +7,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from penstock.remote.address import checked_key, checked_url, on_loopback
 
 GOOGLE = "https://generativelanguage.googleapis.com"
 KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
@@ -112,23 +113,12 @@ class GeminiSettings(BaseModel):
     @field_validator("api_key")
     @classmethod
     def _fits_a_header(cls, key: SecretStr | None) -> SecretStr | None:
-        """A key with a line break would be refused by the HTTP client in a message that shows it."""
-        written = None if key is None else key.get_secret_value().strip()
-        if not written:
-            return None
-        if not written.isascii() or not written.isprintable() or " " in written:
-            raise ValueError("must be one word of printable ASCII characters")
-        return SecretStr(written)
+        return checked_key(key)
 
     @field_validator("base_url")
     @classmethod
     def _sound_url(cls, url: str) -> str:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError("must be a URL like https://host or http://127.0.0.1:8801")
-        if "@" in parts.netloc:
-            raise ValueError("must not hold a name or a password: it is shown; a key goes into gemini.api_key")
-        return url.rstrip("/")
+        return checked_url(url, setting="gemini.api_key", example="https://host or http://127.0.0.1:8801")
 
     @model_validator(mode="after")
     def _whole_vertex(self) -> GeminiSettings:
@@ -153,8 +143,7 @@ class GeminiSettings(BaseModel):
 
     @property
     def on_loopback(self) -> bool:
-        """Our own machine: no proxy is asked, and no key is needed."""
-        return urlsplit(self.base_url).hostname in ("127.0.0.1", "::1", "localhost")
+        return on_loopback(self.base_url)
 
 
 def from_environment(environ: Mapping[str, str] | None = None, **told: Any) -> GeminiSettings:

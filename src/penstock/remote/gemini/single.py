@@ -16,9 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import from_json
 
 from penstock.engine.call import Usage
-from penstock.engine.errors import Ambiguous, InvalidRequest, PenstockError, Permanent, StepError
+from penstock.engine.errors import Ambiguous, InvalidRequest, PenstockError, StepError
+from penstock.remote.at_once import AnsweredAtOnce
 from penstock.remote.gemini.client import GeminiClient
-from penstock.remote.gemini.embedding import Embedding
+from penstock.remote.gemini.embedding import Embedding, asked
 from penstock.remote.gemini.errors import translated
 from penstock.remote.gemini.limits import EMBEDDINGS_AT_ONCE, INLINE_BYTES
 from penstock.remote.gemini.lines import encoded
@@ -26,7 +27,7 @@ from penstock.remote.gemini.requests import checked, placeholders
 from penstock.remote.gemini.rows import Row, answered
 from penstock.remote.gemini.tokens import input_tokens, output_tokens, text_tokens
 from penstock.remote.prices import Prices, load_prices, plain_name, rounded_up
-from penstock.remote.protocol import Collected, Found, Guarantee, Order, Plan, Polled
+from penstock.remote.protocol import Collected, Order, Plan
 
 ROWS = "rows.jsonl"
 MOST_TEXTS = 1000
@@ -75,11 +76,8 @@ async def generate(
     return answered("-", _joined(response, parts) if len(parts) > 1 else response, schema)
 
 
-class Single:
-    """What single calls have in common: nothing to find, poll or collect."""
-
-    guarantee: Guarantee = "repeatable"
-    keeps_files = False
+class Single(AnsweredAtOnce):
+    """What single calls to Gemini have in common."""
 
     def __init__(self, client: GeminiClient, *, prices: Prices | None = None, identity: str | None = None) -> None:
         settings = client.settings
@@ -90,21 +88,6 @@ class Single:
         self.poll_every = settings.poll_every
         self.poll_at_most = settings.poll_at_most
         self.overdue_after = settings.overdue_after
-
-    async def find(self, order: Order) -> Found:
-        return Found((), complete=False)
-
-    async def poll(self, order: Order, provider_id: str) -> Polled:
-        return Polled(state="gone", error="a single call leaves nothing to be asked for")
-
-    async def collect(self, order: Order, provider_id: str) -> Collected:
-        raise Permanent("a single call leaves nothing to be collected")
-
-    async def cancel(self, order: Order, provider_id: str) -> None:
-        return
-
-    async def tidy(self, order: Order, provider_id: str | None) -> None:
-        return
 
     async def close(self) -> None:
         await self._client.close()
@@ -208,6 +191,12 @@ class GeminiEmbed(Single):
             result["rows"]["invalid"] = len(request.texts) - len(vectors)
             result |= {"outcome": "invalid", "error": embedding.wrong}
         return self._paid(model, embedding.usage, result)
+
+    async def now(self, request: EmbedRequest) -> list[list[float]]:
+        """The vectors of a few texts, asked for directly: no call is recorded, and nothing is kept."""
+        return await asked(
+            self._client, self._model(request), request.texts, task=request.task, dimensions=request.dimensions
+        )
 
     def _model(self, request: EmbedRequest) -> str:
         return plain_name(request.model or self._client.settings.embedding_model)

@@ -12,8 +12,8 @@ from importlib import resources
 
 from penstock.engine.errors import SchemaMismatch
 
-HEAD = "0005"
-REVISIONS: tuple[str, ...] = ("0001", "0002", "0003", "0004", "0005")
+HEAD = "0006"
+REVISIONS: tuple[str, ...] = ("0001", "0002", "0003", "0004", "0005", "0006")
 
 
 def whole_schema(dialect: str) -> str:

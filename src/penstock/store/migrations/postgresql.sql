@@ -538,3 +538,127 @@ CREATE INDEX review_items_order ON review_items (status, rising, rank DESC, id);
 CREATE INDEX review_items_tenant ON review_items (tenant, status, rising, rank DESC, id);
 CREATE INDEX review_items_turns ON review_items (turns) WHERE turns IS NOT NULL;
 UPDATE alembic_version SET version_num='0005' WHERE alembic_version.version_num = '0004';
+CREATE TABLE kb_bases (
+    tenant TEXT COLLATE "C" NOT NULL,
+    id TEXT COLLATE "C" NOT NULL,
+    config TEXT COLLATE "C" NOT NULL,
+    run TEXT COLLATE "C",
+    edition INTEGER,
+    created FLOAT(53) NOT NULL,
+    updated FLOAT(53) NOT NULL,
+    leaving TEXT COLLATE "C",
+    plan TEXT COLLATE "C",
+    PRIMARY KEY (tenant, id)
+);
+CREATE TABLE kb_chunks (
+    edition INTEGER NOT NULL,
+    n BIGINT NOT NULL,
+    content_hash TEXT COLLATE "C" NOT NULL,
+    text TEXT COLLATE "C" NOT NULL,
+    tokens INTEGER NOT NULL,
+    run TEXT COLLATE "C" NOT NULL,
+    indexed_at FLOAT(53) NOT NULL,
+    PRIMARY KEY (edition, n)
+);
+CREATE UNIQUE INDEX kb_chunks_content ON kb_chunks (edition, content_hash);
+CREATE TABLE kb_documents (
+    edition INTEGER NOT NULL,
+    n BIGINT NOT NULL,
+    source TEXT COLLATE "C" NOT NULL,
+    uri TEXT COLLATE "C" NOT NULL,
+    title TEXT COLLATE "C" NOT NULL,
+    metadata TEXT COLLATE "C" NOT NULL,
+    content_hash TEXT COLLATE "C" NOT NULL,
+    fingerprint TEXT COLLATE "C",
+    chunks INTEGER NOT NULL,
+    state TEXT COLLATE "C" NOT NULL,
+    run TEXT COLLATE "C" NOT NULL,
+    seen TEXT COLLATE "C" NOT NULL,
+    hidden_by TEXT COLLATE "C",
+    indexed_at FLOAT(53) NOT NULL,
+    PRIMARY KEY (edition, n)
+);
+CREATE UNIQUE INDEX kb_documents_current ON kb_documents (edition, source, uri) WHERE state = 'current';
+CREATE INDEX kb_documents_other ON kb_documents (edition, state, n) WHERE state <> 'current';
+CREATE INDEX kb_documents_run ON kb_documents (edition, run, n);
+CREATE TABLE kb_editions (
+    number INTEGER NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    base TEXT COLLATE "C" NOT NULL,
+    chunker TEXT COLLATE "C" NOT NULL,
+    embedder TEXT COLLATE "C" NOT NULL,
+    model TEXT COLLATE "C" NOT NULL,
+    dimension INTEGER NOT NULL,
+    opened_by TEXT COLLATE "C",
+    gone INTEGER NOT NULL,
+    generation INTEGER NOT NULL,
+    documents BIGINT NOT NULL,
+    chunks BIGINT NOT NULL,
+    created FLOAT(53) NOT NULL,
+    PRIMARY KEY (number)
+);
+CREATE INDEX kb_editions_base ON kb_editions (tenant, base);
+CREATE TABLE kb_errors (
+    id TEXT COLLATE "C" NOT NULL,
+    edition INTEGER NOT NULL,
+    run TEXT COLLATE "C" NOT NULL,
+    source INTEGER NOT NULL,
+    uri TEXT COLLATE "C" NOT NULL,
+    cursor TEXT COLLATE "C",
+    document BIGINT,
+    seq INTEGER,
+    position TEXT COLLATE "C",
+    text TEXT COLLATE "C",
+    error TEXT COLLATE "C" NOT NULL,
+    attempts INTEGER NOT NULL,
+    at FLOAT(53) NOT NULL,
+    PRIMARY KEY (id)
+);
+CREATE INDEX kb_errors_document ON kb_errors (edition, document);
+CREATE INDEX kb_errors_run ON kb_errors (run, id);
+CREATE TABLE kb_frontier (
+    run TEXT COLLATE "C" NOT NULL,
+    source INTEGER NOT NULL,
+    n INTEGER NOT NULL,
+    uri TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (run, source, n)
+);
+CREATE UNIQUE INDEX kb_frontier_uri ON kb_frontier (run, source, uri);
+CREATE TABLE kb_pieces (
+    edition INTEGER NOT NULL,
+    document BIGINT NOT NULL,
+    seq INTEGER NOT NULL,
+    chunk BIGINT NOT NULL,
+    position TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (edition, document, seq)
+);
+CREATE INDEX kb_pieces_chunk ON kb_pieces (edition, chunk);
+CREATE TABLE kb_runs (
+    id TEXT COLLATE "C" NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    base TEXT COLLATE "C" NOT NULL,
+    edition INTEGER,
+    job TEXT COLLATE "C" NOT NULL,
+    config TEXT COLLATE "C" NOT NULL,
+    began FLOAT(53) NOT NULL,
+    finished FLOAT(53),
+    last_error TEXT COLLATE "C",
+    plan TEXT COLLATE "C",
+    outcome TEXT COLLATE "C",
+    state TEXT COLLATE "C",
+    PRIMARY KEY (id)
+);
+CREATE INDEX kb_runs_base ON kb_runs (tenant, base, id);
+CREATE INDEX kb_runs_job ON kb_runs (job);
+CREATE TABLE kb_staged (
+    run TEXT COLLATE "C" NOT NULL,
+    n INTEGER NOT NULL,
+    document BIGINT NOT NULL,
+    seq INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    content_hash TEXT COLLATE "C" NOT NULL,
+    text TEXT COLLATE "C" NOT NULL,
+    position TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (run, n)
+);
+UPDATE alembic_version SET version_num='0006' WHERE alembic_version.version_num = '0005';

@@ -543,3 +543,127 @@ CREATE INDEX review_items_order ON review_items (status, rising, rank DESC, id);
 CREATE INDEX review_items_tenant ON review_items (tenant, status, rising, rank DESC, id);
 CREATE INDEX review_items_turns ON review_items (turns) WHERE turns IS NOT NULL;
 UPDATE alembic_version SET version_num='0005' WHERE alembic_version.version_num = '0004';
+CREATE TABLE kb_bases (
+    tenant TEXT NOT NULL,
+    id TEXT NOT NULL,
+    config TEXT NOT NULL,
+    run TEXT,
+    edition INTEGER,
+    created FLOAT NOT NULL,
+    updated FLOAT NOT NULL,
+    leaving TEXT,
+    "plan" TEXT,
+    PRIMARY KEY (tenant, id)
+);
+CREATE TABLE kb_chunks (
+    edition INTEGER NOT NULL,
+    n BIGINT NOT NULL,
+    content_hash TEXT NOT NULL,
+    text TEXT NOT NULL,
+    tokens INTEGER NOT NULL,
+    run TEXT NOT NULL,
+    indexed_at FLOAT NOT NULL,
+    PRIMARY KEY (edition, n)
+);
+CREATE UNIQUE INDEX kb_chunks_content ON kb_chunks (edition, content_hash);
+CREATE TABLE kb_documents (
+    edition INTEGER NOT NULL,
+    n BIGINT NOT NULL,
+    source TEXT NOT NULL,
+    uri TEXT NOT NULL,
+    title TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    content_hash TEXT NOT NULL,
+    fingerprint TEXT,
+    chunks INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    run TEXT NOT NULL,
+    seen TEXT NOT NULL,
+    hidden_by TEXT,
+    indexed_at FLOAT NOT NULL,
+    PRIMARY KEY (edition, n)
+);
+CREATE UNIQUE INDEX kb_documents_current ON kb_documents (edition, source, uri) WHERE state = 'current';
+CREATE INDEX kb_documents_other ON kb_documents (edition, state, n) WHERE state <> 'current';
+CREATE INDEX kb_documents_run ON kb_documents (edition, run, n);
+CREATE TABLE kb_editions (
+    number INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    base TEXT NOT NULL,
+    chunker TEXT NOT NULL,
+    embedder TEXT NOT NULL,
+    model TEXT NOT NULL,
+    dimension INTEGER NOT NULL,
+    opened_by TEXT,
+    gone INTEGER NOT NULL,
+    generation INTEGER NOT NULL,
+    documents BIGINT NOT NULL,
+    chunks BIGINT NOT NULL,
+    created FLOAT NOT NULL,
+    PRIMARY KEY (number)
+);
+CREATE INDEX kb_editions_base ON kb_editions (tenant, base);
+CREATE TABLE kb_errors (
+    id TEXT NOT NULL,
+    edition INTEGER NOT NULL,
+    run TEXT NOT NULL,
+    source INTEGER NOT NULL,
+    uri TEXT NOT NULL,
+    cursor TEXT,
+    document BIGINT,
+    seq INTEGER,
+    position TEXT,
+    text TEXT,
+    error TEXT NOT NULL,
+    attempts INTEGER NOT NULL,
+    at FLOAT NOT NULL,
+    PRIMARY KEY (id)
+);
+CREATE INDEX kb_errors_document ON kb_errors (edition, document);
+CREATE INDEX kb_errors_run ON kb_errors (run, id);
+CREATE TABLE kb_frontier (
+    run TEXT NOT NULL,
+    source INTEGER NOT NULL,
+    n INTEGER NOT NULL,
+    uri TEXT NOT NULL,
+    PRIMARY KEY (run, source, n)
+);
+CREATE UNIQUE INDEX kb_frontier_uri ON kb_frontier (run, source, uri);
+CREATE TABLE kb_pieces (
+    edition INTEGER NOT NULL,
+    document BIGINT NOT NULL,
+    seq INTEGER NOT NULL,
+    chunk BIGINT NOT NULL,
+    position TEXT NOT NULL,
+    PRIMARY KEY (edition, document, seq)
+);
+CREATE INDEX kb_pieces_chunk ON kb_pieces (edition, chunk);
+CREATE TABLE kb_runs (
+    id TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    base TEXT NOT NULL,
+    edition INTEGER,
+    job TEXT NOT NULL,
+    config TEXT NOT NULL,
+    began FLOAT NOT NULL,
+    finished FLOAT,
+    last_error TEXT,
+    "plan" TEXT,
+    outcome TEXT,
+    state TEXT,
+    PRIMARY KEY (id)
+);
+CREATE INDEX kb_runs_base ON kb_runs (tenant, base, id);
+CREATE INDEX kb_runs_job ON kb_runs (job);
+CREATE TABLE kb_staged (
+    run TEXT NOT NULL,
+    n INTEGER NOT NULL,
+    document BIGINT NOT NULL,
+    seq INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    content_hash TEXT NOT NULL,
+    text TEXT NOT NULL,
+    position TEXT NOT NULL,
+    PRIMARY KEY (run, n)
+);
+UPDATE alembic_version SET version_num='0006' WHERE alembic_version.version_num = '0005';

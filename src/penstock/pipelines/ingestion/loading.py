@@ -1,0 +1,134 @@
+"""The first half of a tick: the next entries of a source, what is unchanged of them, and what is new as chunks."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from penstock.engine.context import Context
+from penstock.engine.errors import InvalidRequest, Permanent, RateLimited, Transient
+from penstock.pipelines.ingestion import filling
+from penstock.pipelines.ingestion.chunking import chunked
+from penstock.pipelines.ingestion.filling import Held
+from penstock.pipelines.ingestion.living import Living
+from penstock.pipelines.ingestion.model import Document, Entry, Known, Unchanged
+from penstock.pipelines.ingestion.trying import tried
+from penstock.pipelines.ingestion.work import Work
+from penstock.pipelines.ingestion.writing import Doc
+
+LOAD_SECONDS = 0.7
+"""A batch is cut short after this time, so that a pause is heeded soon."""
+
+MOST_ENTRIES = 2000
+"""Entries that one tick looks at, when nearly all are as they were."""
+
+LARGE = 200_000
+"""Characters from which on a document is cut off the event loop."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What came of one entry. `fingerprint` is the new one of a document whose content is the same; `error` its
+    address, cursor, and what went wrong."""
+
+    cursor: str
+    doc: Doc | None = None
+    unchanged: Held | None = None
+    fingerprint: str | None = None
+    error: tuple[str, str, str] | None = None
+    found: tuple[str, ...] = ()
+    counts: bool = True
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one tick has to write. `more`: the source has more than this."""
+
+    seen: list[Seen] = field(default_factory=list)
+    more: bool = True
+    chunking: float = 0.0
+    """Seconds of the loading that went into cutting."""
+
+    @property
+    def docs(self) -> list[Doc]:
+        return [each.doc for each in self.seen if each.doc is not None]
+
+
+class Loader:
+    """Reads one batch from a source. `last_document`: the highest number that a document has."""
+
+    def __init__(self, work: Work, ctx: Context, source: Living, last_document: int) -> None:
+        self._work = work
+        self._ctx = ctx
+        self._source = source
+        self._last = last_document
+        self._uris: set[str] = set()
+        self.batch = Batch()
+
+    async def load(self) -> Batch:
+        batch, ctx = self.batch, self._ctx
+        until = ctx.now() + LOAD_SECONDS
+        size, docs = ctx.settings.ingestion.batch, 0
+        while docs < size and len(batch.seen) < MOST_ENTRIES and ctx.now() < until and not ctx.halted:
+            taken = await self._source.next(ctx)
+            if taken is None:
+                batch.more = False
+                break
+            try:
+                one = await self._one(*taken)
+            except Transient as error:
+                # What came before it is finished first; then it is tried again.
+                if batch.seen:
+                    self._source.put_back(taken, batch.seen[-1].cursor)
+                    break
+                one = self._not_now(*taken, error)
+            batch.seen.append(one)
+            docs += one.doc is not None
+        return batch
+
+    def _not_now(self, entry: Entry, known: Held | None, error: Transient) -> Seen:
+        """The third time it is an error of this document; before that it is waited for."""
+        if isinstance(error, RateLimited):
+            raise error
+        tried(self._work, error)
+        return Seen(entry.cursor, unchanged=known, error=(entry.uri, entry.cursor, str(error)))
+
+    async def _one(self, entry: Entry, known: Held | None) -> Seen:
+        if known is not None and entry.fingerprint is not None and entry.fingerprint == known.fingerprint:
+            return Seen(entry.cursor, unchanged=known)
+        told = None if known is None else Known(known.uri, known.fingerprint, known.content_hash)
+        try:
+            loaded = await self._source.source.load(entry, told)
+        except (Permanent, InvalidRequest) as error:
+            return Seen(entry.cursor, unchanged=known, error=(entry.uri, entry.cursor, str(error)))
+        self._work.attempt = 0
+        document, cursor, found = loaded.document, entry.cursor, loaded.found
+        if document is None:
+            return Seen(cursor, unchanged=known, found=found, counts=False)
+        if document.uri != entry.uri:
+            others = await filling.held(self._ctx, self._work.edition, self._source.key, [document.uri])
+            known = others[0] if others else None
+            self._source.elsewhere.add(document.uri)
+        elif document.uri in self._source.elsewhere:
+            # Another address led to it before: what was known when this one was looked up is out of date.
+            return Seen(cursor, found=found, counts=False)
+        if document.uri in self._uris or (known is not None and known.seen == self._work.run):
+            return Seen(cursor, found=found, counts=False)
+        self._uris.add(document.uri)
+        if isinstance(document, Unchanged):
+            return Seen(cursor, unchanged=known, fingerprint=document.fingerprint, found=found)
+        content_hash = document.content_hash
+        if known is not None and known.content_hash == content_hash:
+            return Seen(cursor, unchanged=known, fingerprint=document.fingerprint, found=found)
+        return Seen(cursor, doc=await self._cut(document, content_hash, known), found=found)
+
+    async def _cut(self, document: Document, content_hash: str, known: Held | None) -> Doc:
+        self._last += 1
+        began = self._ctx.now()
+        spec = self._work.ask.config.chunker
+        off_loop = len(document.text) > LARGE
+        chunks = await asyncio.to_thread(chunked, document, spec) if off_loop else chunked(document, spec)
+        self.batch.chunking += self._ctx.now() - began
+        if not chunks:
+            self._ctx.log.warning("%s: %s has no text", self._work.ask.base, document.uri)
+        return Doc(self._last, self._source.key, document, content_hash, chunks, known)

@@ -1,0 +1,192 @@
+"""Searching a knowledge base: by meaning, by words, or by both; and where each hit comes from.
+
+The index answers with candidates; the ledger says which of them are searchable now, and in which documents they stand.
+Where too few are left (hidden ones, or a filter that keeps little), more are asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from pydantic_core import from_json
+
+from penstock.engine.engine import Engine
+from penstock.engine.errors import InvalidRequest
+from penstock.engine.model import DEFAULT_TENANT
+from penstock.pipelines.ingestion import bases
+from penstock.pipelines.ingestion.bases import Edition
+from penstock.pipelines.ingestion.embedders import make_embedder
+from penstock.pipelines.ingestion.index import fused, index_for
+from penstock.pipelines.ingestion.model import EmbedderSpec
+from penstock.pipelines.ingestion.plugins import Embedder
+from penstock.pipelines.ingestion.statements import MOST, listed
+
+Mode = Literal["hybrid", "vector", "text"]
+
+CANDIDATES = 200
+"""Asked for at first, of each kind."""
+
+MOST_HITS = 100
+LONGEST_QUESTION = 20_000
+
+_embedders: dict[tuple[int, EmbedderSpec], Embedder] = {}
+_MOST_EMBEDDERS = 16
+
+
+@dataclass(slots=True, frozen=True)
+class Hit:
+    """A chunk that was found. `source` is the address of its document; `also_in` of others that have it too."""
+
+    score: float
+    text: str
+    source: str
+    title: str
+    position: dict[str, Any]
+    metadata: dict[str, Any]
+    chunk: int
+    also_in: tuple[str, ...] = field(default=())
+
+
+async def search(
+    engine: Engine,
+    base: str,
+    question: str,
+    *,
+    tenant: str = DEFAULT_TENANT,
+    top: int = 10,
+    mode: Mode = "hybrid",
+    filter: Mapping[str, Any] | None = None,
+) -> list[Hit]:
+    """The best hits first. `filter` names values of the documents' metadata; `source` and `uri` are there too, and
+    `uri` may end in `*`."""
+    question = question.strip()
+    if not question or len(question) > LONGEST_QUESTION:
+        raise InvalidRequest(f"a question has 1 to {LONGEST_QUESTION:,} characters, not {len(question):,}")
+    if not 1 <= top <= MOST_HITS:
+        raise InvalidRequest(f"top must be from 1 to {MOST_HITS}, not {top}")
+    if mode not in get_args(Mode):
+        raise InvalidRequest(f"mode must be hybrid, vector or text, not {mode!r}")
+    found = await bases.base_of(engine, tenant, base)
+    edition = None if found.edition is None else await bases.edition_of(engine, found.edition)
+    if edition is None:
+        return []
+    return await _Search(engine, edition, question, top, mode, dict(filter or {})).hits()
+
+
+class _Search:
+    def __init__(
+        self, engine: Engine, edition: Edition, question: str, top: int, mode: Mode, wanted: dict[str, Any]
+    ) -> None:
+        self._engine = engine
+        self._edition = edition
+        self._question = question
+        self._top = top
+        self._mode = mode
+        self._wanted = wanted
+        self._index = index_for(engine)
+
+    async def hits(self) -> list[Hit]:
+        vector = None
+        if self._mode != "text":
+            embedder = embedder_of(self._engine, self._edition)
+            vector = (await embedder.embed_query(self._question, self._engine))[0]
+        most = max(CANDIDATES, self._top * 4)
+        while True:
+            by_meaning, by_words = await asyncio.gather(self._by_meaning(vector, most), self._by_words(most))
+            ranked = self._ranked(by_meaning, by_words)
+            hits = await self._located(ranked)
+            exhausted = len(by_meaning) < most and len(by_words) < most
+            if len(hits) >= self._top or exhausted:
+                return hits[: self._top]
+            most *= 4
+
+    async def _by_meaning(self, vector: Any, most: int) -> list[tuple[int, float]]:
+        if vector is None:
+            return []
+        edition = self._edition
+        return await self._index.search_vectors(
+            edition.number, edition.dimension, vector, most, generation=edition.generation
+        )
+
+    async def _by_words(self, most: int) -> list[tuple[int, float]]:
+        if self._mode == "vector":
+            return []
+        return await self._index.search_text(
+            self._edition.number, self._question, most, generation=self._edition.generation
+        )
+
+    def _ranked(
+        self, by_meaning: list[tuple[int, float]], by_words: list[tuple[int, float]]
+    ) -> list[tuple[int, float]]:
+        if self._mode == "vector":
+            return by_meaning
+        return by_words if self._mode == "text" else fused(by_meaning, by_words)
+
+    async def _located(self, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
+        """Where the best of these stand, until there are enough."""
+        hits: list[Hit] = []
+        for start in range(0, len(ranked), MOST):
+            some = ranked[start : start + MOST]
+            # Without a filter few are lost: the first ones will do.
+            if not self._wanted and start == 0:
+                hits = await self._places(some[: self._top * 2])
+                if len(hits) >= self._top:
+                    return hits
+                some = some[self._top * 2 :]
+            hits += await self._places(some)
+            if len(hits) >= self._top:
+                break
+        return hits
+
+    async def _places(self, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
+        if not ranked:
+            return []
+        names, values = listed([n for n, _ in ranked])
+        rows = await self._engine.read(
+            (
+                "SELECT c.n, c.text, p.position, d.uri, d.title, d.metadata, d.source FROM kb_chunks c"
+                " JOIN kb_pieces p ON p.edition = c.edition AND p.chunk = c.n"
+                " JOIN kb_documents d ON d.edition = p.edition AND d.n = p.document AND d.state = 'current'"
+                f" WHERE c.edition = :edition AND c.n IN {names} ORDER BY c.n, d.n, p.seq",
+                {"edition": self._edition.number, **values},
+            )
+        )
+        places: dict[int, list[tuple[Any, ...]]] = {}
+        for row in rows:
+            metadata = from_json(row[5])
+            if self._fits(metadata, uri=row[3], source=row[6]):
+                places.setdefault(int(row[0]), []).append((*row[:5], metadata))
+        return [self._hit(n, score, places[n]) for n, score in ranked if n in places]
+
+    def _hit(self, n: int, score: float, places: list[tuple[Any, ...]]) -> Hit:
+        _, text, position, uri, title, metadata = places[0]
+        others = tuple(dict.fromkeys(place[3] for place in places if place[3] != uri))
+        return Hit(round(score, 6), text, uri, title, from_json(position), metadata, n, others)
+
+    def _fits(self, metadata: dict[str, Any], *, uri: str, source: str) -> bool:
+        known = {**metadata, "uri": uri, "source": source}
+        return all(_matches(known.get(name), value) for name, value in self._wanted.items())
+
+
+def _matches(have: Any, wanted: Any) -> bool:
+    """A list has a value if one of its values is it; text may end in `*`."""
+    if isinstance(have, list):
+        return any(_matches(each, wanted) for each in have)
+    if have is None:
+        return False
+    said = str(wanted)
+    return str(have).startswith(said[:-1]) if said.endswith("*") else str(have).casefold() == said.casefold()
+
+
+def embedder_of(engine: Engine, edition: Edition) -> Embedder:
+    """The one that the edition is pinned to. It remembers questions, so it is kept."""
+    key = (id(engine), edition.embedder)
+    found = _embedders.get(key)
+    if found is None:
+        if len(_embedders) >= _MOST_EMBEDDERS:
+            _embedders.pop(next(iter(_embedders)))
+        found = _embedders[key] = make_embedder(edition.embedder, engine.settings)
+    return found
