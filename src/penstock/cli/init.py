@@ -75,6 +75,14 @@ app: flow:app                     # module:object, where the workflows are
 #   backend: local                # local, openai:URL, script, script:FILE
 #   idle: 10m                     # it ends by itself after so long without work
 
+# openai:                         # a server that speaks OpenAI's protocol, for embeddings
+#   api_key:                      # better in the environment or in .env: OPENAI_API_KEY
+#   base_url: https://api.openai.com/v1
+#                                 # or your own: http://127.0.0.1:11434/v1
+#   embedding_model: text-embedding-3-small
+#   timeout: 60s
+#   at_once: 64                   # texts in one request
+
 # pool:                           # processes that parse foreign files
 #   workers: 2
 
@@ -113,6 +121,16 @@ app: flow:app                     # module:object, where the workflows are
 #   sla_error_rate: 0.01          # no larger part fails,
 #   sla_depth: 500                # no more reviews are open,
 #   sla_breach_rate: 0.001        # no larger part of them is late
+
+# ingestion:                      # knowledge bases
+#   batch: 10                     # documents of one tick
+#   group: 64                     # chunks between two commits
+#   roots: [.]                    # folders that may be named over HTTP
+#   largest_mb: 200               # of one document
+#   allow_private_addresses: false
+#                                 # whether websites may lie on private addresses
+#   user_agent:                   # what websites are told about who asks
+#   search_memory_mb: 256         # of vectors that a process keeps for searching
 
 # prefect:                        # with delivery: prefect
 #   schedule_minutes: 10          # how often Prefect's schedule looks for work that nobody told of

@@ -31,6 +31,7 @@ COMMANDS = {
     "init": "penstock.cli.init",
     "pages": "penstock.cli.pages",
     "documents": "penstock.cli.documents",
+    "ingest": "penstock.cli.ingest",
     "review": "penstock.cli.review",
     "jobs": "penstock.cli.jobs",
     "calls": "penstock.cli.calls",

@@ -79,6 +79,9 @@ def land(row: JobRow, move: Move, *, now: float, by_tenant: bool) -> None:
     """What a tick decided becomes the job's state. A cancel that came meanwhile wins over whatever the tick decided."""
     row.moves = move.number
     if move.kind == "checkpoint":
+        if move.payload != row.payload:
+            # It got further than any worker that died: those are not held against it.
+            row.crashes = 0
         _carry(row, move)
         row.lane = lane_of(row, by_tenant=by_tenant)
         return

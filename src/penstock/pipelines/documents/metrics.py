@@ -1,19 +1,15 @@
-"""What the pipeline counts for `/metrics`. Each count is a statement that joins the commit of what is counted, so that
-it is stored with it or not at all: no retry and no crash counts anything twice.
-
-Many processes commit at once, and would wait for each other at one row; so each count is kept in several parts. A
-worker always takes the same one, and they are added up when they are read.
-"""
+"""What the pipeline counts for `/metrics`, each with the commit of what is counted (`tallies`)."""
 
 from __future__ import annotations
 
-import json
-import zlib
 from bisect import bisect_left
 from collections.abc import Mapping
 
 from penstock.engine.meters import bound
 from penstock.pipelines.documents.ledger import Statement
+from penstock.pipelines.tallies import PARTS, added, labels, part_of
+
+__all__ = ["BREACHES", "BUCKETS", "CONFIDENCE", "PARTS", "REVIEW", "SECONDS", "breached", "observed", "part_of"]
 
 SECONDS, CONFIDENCE, REVIEW = "documents.seconds", "documents.confidence", "documents.review_seconds"
 BREACHES = "documents.sla_breaches"
@@ -25,13 +21,6 @@ BUCKETS: dict[str, tuple[float, ...]] = {
 }
 """Upper bounds. 30 seconds is what the 95th percentile is held against, so it is one of them."""
 
-PARTS = 32
-
-
-def part_of(worker: str | None) -> int:
-    """The part of each count that this worker adds to."""
-    return zlib.crc32((worker or "").encode()) % PARTS
-
 
 def observed(values: Mapping[str, float], *, part: int = 0) -> Statement:
     """One more of each of these histograms."""
@@ -39,28 +28,11 @@ def observed(values: Mapping[str, float], *, part: int = 0) -> Statement:
     for name, value in values.items():
         place = bisect_left(BUCKETS[name], value)
         most = "+Inf" if place == len(BUCKETS[name]) else bound(BUCKETS[name][place])
-        amounts[f"{name}_bucket", _labels(le=most, part=str(part))] = 1.0
+        amounts[f"{name}_bucket", labels(le=most, part=str(part))] = 1.0
         # Somebody may have set the clock back meanwhile.
-        amounts[f"{name}_sum", _labels(part=str(part))] = max(value, 0.0)
-    return _added(amounts)
+        amounts[f"{name}_sum", labels(part=str(part))] = max(value, 0.0)
+    return added(amounts)
 
 
 def breached(severity: str) -> Statement:
-    return _added({(BREACHES, _labels(severity=severity)): 1.0})
-
-
-def _added(amounts: Mapping[tuple[str, str], float]) -> Statement:
-    """In the order of the table's key: two that add to the same rows wait for each other, and do not get stuck."""
-    rows, values = [], dict[str, object]()
-    for number, (name, labels) in enumerate(sorted(amounts)):
-        rows.append(f"(:name{number}, :labels{number}, CAST(:value{number} AS DOUBLE PRECISION))")
-        values |= {f"name{number}": name, f"labels{number}": labels, f"value{number}": amounts[name, labels]}
-    return (
-        f'INSERT INTO meters (name, labels, "value") VALUES {", ".join(rows)} ON CONFLICT (name, labels)'
-        ' DO UPDATE SET "value" = meters."value" + excluded."value"',
-        values,
-    )
-
-
-def _labels(**labels: str) -> str:
-    return json.dumps(labels, sort_keys=True, separators=(",", ":"))
+    return added({(BREACHES, labels(severity=severity)): 1.0})

@@ -112,17 +112,20 @@ async def base_of(reads: Reads, tenant: str, id: str) -> Base:
     return found
 
 
-async def bases(reads: Reads, tenant: str | None, *, after: str = "", limit: int = 100) -> list[Base]:
-    """In the order of their names; of all tenants where none is named."""
+async def bases(
+    reads: Reads, tenant: str | None, *, after: str = "", after_tenant: str | None = None, limit: int = 100
+) -> list[Base]:
+    """In the order of their names; of all tenants where none is named, and then of those that have the same name by
+    tenant: `after_tenant` is whose the last one was."""
     mine = "" if tenant is None else "tenant = :tenant AND "
+    behind = "id > :after" if after_tenant is None else "(id > :after OR (id = :after AND tenant > :after_tenant))"
+    values = {"after": after, "limit": limit, "tenant": tenant, "after_tenant": after_tenant}
     rows = await reads.read(
         (
-            f"SELECT {_BASE} FROM kb_bases WHERE {mine}id > :after AND leaving IS NULL"
-            " ORDER BY id, tenant LIMIT :limit",
-            {"tenant": tenant, "after": after, "limit": limit} if tenant is not None
-            else {"after": after, "limit": limit},
+            f"SELECT {_BASE} FROM kb_bases WHERE {mine}{behind} AND leaving IS NULL ORDER BY id, tenant LIMIT :limit",
+            {name: value for name, value in values.items() if value is not None},
         )
-    )  # fmt: skip
+    )
     return [_base(row) for row in rows]
 
 

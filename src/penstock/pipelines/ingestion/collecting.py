@@ -40,13 +40,18 @@ async def collect(work: Work, ctx: Context) -> Again | Goto:
     work.phase = "embed"
     staging = work.staging
     if not staging.asked:
-        staging.asked = await _until(work, ctx, embedder)
+        staging.asked, staging.since = await _until(work, ctx, embedder), ctx.now()
     call = await _asked(work, ctx, embedder)
     if call is not None and not call.ended:
         return Again(work, until=call)
     result = await _vectors(call, ctx, embedder)
+    began = ctx.now()
+    if staging.since:
+        work.seconds.spend("embed", began - staging.since)
+        staging.since = 0.0
     if not await _indexed(work, ctx, result):
         return Again(work)
+    work.seconds.spend("index", ctx.now() - began)
     staging.asked = 0
     return Goto("ingest", work)
 
@@ -145,6 +150,7 @@ async def _group(work: Work, ctx: Context, rows: Sequence[Staged], result: Embed
             {"run": work.run, "first": rows[0][0], "last": rows[-1][0]},
         ),
         grown(work.edition, documents=_new(rows, documents), chunks=counters.chunks_processed),
+        *metrics.counted(counters, worker=ctx.job.worker),
     ]
     for statement in statements:
         ctx.write(statement)

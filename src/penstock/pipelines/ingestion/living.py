@@ -155,6 +155,19 @@ async def unknown_addresses(reads: Reads, run: str, source: int, uris: Sequence[
     return [uri for uri in uris if uri not in known], int(last)
 
 
+async def addresses_left(reads: Reads, run: str, source: int, cursor: str | None) -> bool:
+    """Whether the run has found addresses that it did not visit: a website may be larger than it wants to read."""
+    if cursor is not None and not cursor.isdigit():
+        return False
+    rows = await reads.read(
+        (
+            "SELECT 1 FROM kb_frontier WHERE run = :run AND source = :source AND n > :after LIMIT 1",
+            {"run": run, "source": source, "after": int(cursor or 0)},
+        )
+    )
+    return bool(rows)
+
+
 async def failed_entries(work: Work, reads: Reads) -> AsyncIterator[Entry]:
     """The documents that an earlier run could not load: what `resume --errors` goes through. The cursor is the error's
     own id."""

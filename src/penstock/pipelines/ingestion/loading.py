@@ -22,6 +22,9 @@ LOAD_SECONDS = 0.7
 MOST_ENTRIES = 2000
 """Entries that one tick looks at, when nearly all are as they were."""
 
+GONE = (404, 410)
+"""What a web server says of a page that is no more."""
+
 LARGE = 200_000
 """Characters from which on a document is cut off the event loop."""
 
@@ -100,11 +103,14 @@ class Loader:
         try:
             loaded = await self._source.source.load(entry, told)
         except (Permanent, InvalidRequest) as error:
+            if known is not None and getattr(error, "status", None) in GONE:
+                # It was there and is not any more: no error, and for `prune` to remove.
+                return Seen(entry.cursor)
             return Seen(entry.cursor, unchanged=known, error=(entry.uri, entry.cursor, str(error)))
         self._work.attempt = 0
         document, cursor, found = loaded.document, entry.cursor, loaded.found
         if document is None:
-            return Seen(cursor, unchanged=known, found=found, counts=False)
+            return Seen(cursor, found=found, counts=False)
         if document.uri != entry.uri:
             others = await filling.held(self._ctx, self._work.edition, self._source.key, [document.uri])
             known = others[0] if others else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -15,8 +14,6 @@ Format = Literal["markdown", "plain"]
 DEFAULT_SIZE = 800
 DEFAULT_OVERLAP = 150
 """Tokens of a chunk, and how many of them the next one repeats. A token is counted as four bytes of UTF-8."""
-
-_BLANKS = re.compile(r"\s+")
 
 
 @dataclass(slots=True, frozen=True)
@@ -100,7 +97,7 @@ class Chunk:
 
 def hash_of(text: str) -> str:
     """The identity of a chunk within its knowledge base: SHA-256 of the text, with runs of white space as one."""
-    return hashlib.sha256(_BLANKS.sub(" ", text).strip().encode("utf-8", "replace")).hexdigest()
+    return hashlib.sha256(" ".join(text.split()).encode("utf-8", "replace")).hexdigest()
 
 
 class _Asked(BaseModel):

@@ -25,7 +25,7 @@ READ_AT_MOST = 2000
 """Documents that are read for a plan; what comes after them is taken to be like them."""
 
 WEB_PAGES = 5
-SAMPLE = 64
+SAMPLE = 17
 """Chunks that a free embedder is tried on, to tell the time."""
 
 ASSUMED = 2000.0
@@ -168,14 +168,14 @@ async def _one(
 
 async def _embedding_time(app: Penstock, embedder: Any, sample: list[str], tokens: int, price: int | None) -> float:
     """One that costs nothing is tried."""
-    trial = getattr(embedder, "trial", None)
-    if trial is None or price != 0 or not sample:
+    if price != 0 or not sample:
         return tokens / ASSUMED
-    await trial(sample[:1])
+    await embedder.embed_query(sample[0], app.engine)
     began = app.engine.clock.now()
-    await trial(sample)
+    for text in sample[1:]:
+        await embedder.embed_query(text, app.engine)
     took = app.engine.clock.now() - began
-    return took * tokens / max(1, sum(text_tokens(text) for text in sample))
+    return took * tokens / max(1, sum(text_tokens(text) for text in sample[1:]))
 
 
 def _kept(base: str, tenant: str, plan: dict[str, Any]) -> tuple[str, dict[str, Any]]:

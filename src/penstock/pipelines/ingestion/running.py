@@ -7,7 +7,7 @@ from typing import Any
 from penstock.engine.context import Context
 from penstock.engine.errors import Permanent, RateLimited, Transient
 from penstock.engine.outcome import Again, Goto
-from penstock.pipelines.ingestion import bases, filling, writing
+from penstock.pipelines.ingestion import bases, filling, metrics, writing
 from penstock.pipelines.ingestion.bases import Base, Edition, source_key
 from penstock.pipelines.ingestion.collecting import BATCH_TEXTS
 from penstock.pipelines.ingestion.embedders import make_embedder
@@ -47,6 +47,8 @@ async def prepare(begin: Begin, ctx: Context) -> Work | Again | Goto:
         await _open_edition(work, base, ctx)
     else:
         work.edition = edition.number
+        # What a rebuild that came to nothing has asked for is not what the edition is filled with.
+        work.ask.config = ask.config.model_copy(update={"chunker": edition.chunker})
     ctx.write(bases.run_works(run, job=ctx.job.id, edition=work.edition))
     for number in await _abandoned(ctx, base, keep=(work.edition, base.edition)):
         from penstock.pipelines.ingestion.workflow import purge
@@ -90,12 +92,14 @@ async def _look_at_sources(work: Work, ctx: Context) -> None:
     for number, spec in enumerate(work.ask.config.sources):
         source = make_source(spec, tools_for(ctx.engine, work.run, number))
         try:
-            count = None if work.ask.errors_only else await source.count()
-            total = None if total is None or count is None else total + count
-            seeds = getattr(source, "seeds", None)
-            if seeds is None or work.ask.errors_only:
+            if work.ask.errors_only:
                 continue
-            first: list[str] = list(await seeds())
+            seeds = getattr(source, "seeds", None)
+            first: list[str] | None = None if seeds is None else list(await seeds())
+            count = await source.count()
+            total = None if total is None or count is None else total + count
+            if first is None:
+                continue
         finally:
             await source.close()
         rows = await ctx.read(
@@ -187,6 +191,7 @@ async def retry_chunks(work: Work, ctx: Context) -> Work | Again:
             attempts=max(row[7] for row in rows) + 1, ids=ctx.engine.new_id, now=now,
         ),
         bases.grown(work.edition, documents=0, chunks=written.counters.chunks_processed),
+        *metrics.counted(written.counters, worker=ctx.job.worker),
     ]  # fmt: skip
     for statement in statements:
         ctx.write(statement)

@@ -57,12 +57,17 @@ class Status:
 
 def word_of(run: Run, job: Job | None) -> str:
     """Of the pipeline's own words: a run that was cancelled and cleaned up is `not_started`."""
-    if job is None or run.state == "not_started":
-        return run.state or "completed"
-    if job.status == "canceled":
+    return word(run.state, None if job is None else job.status)
+
+
+def word(state: str | None, job: str | None) -> str:
+    """The same from the state that a run's row has and the status of its newest job; None: there is none."""
+    if job is None or state == "not_started":
+        return state or "completed"
+    if job == "canceled":
         return "not_started"
     words = {"queued": "running", "waiting": "running", "canceling": "canceled"}
-    return words.get(job.status, job.status)
+    return words.get(job, job)
 
 
 async def status_of(app: Penstock, run: Run) -> Status:
@@ -160,4 +165,4 @@ async def _heartbeat_age(app: Penstock, job: Job) -> float | None:
     return round(max(0.0, now - rows[0][0]), 1) if rows else None
 
 
-__all__ = ["PhaseProgress", "Rates", "Status", "bases", "status_of", "word_of"]
+__all__ = ["PhaseProgress", "Rates", "Status", "bases", "status_of", "word", "word_of"]

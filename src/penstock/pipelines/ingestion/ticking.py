@@ -13,10 +13,10 @@ from typing import Any
 from penstock.engine.context import Context
 from penstock.engine.errors import Permanent, RateLimited, Transient
 from penstock.engine.outcome import Again
-from penstock.pipelines.ingestion import filling, writing
+from penstock.pipelines.ingestion import filling, metrics, writing
 from penstock.pipelines.ingestion.embedding import Embedded, embedded
 from penstock.pipelines.ingestion.index import Index
-from penstock.pipelines.ingestion.living import Living, let_go, living, unknown_addresses
+from penstock.pipelines.ingestion.living import Living, addresses_left, let_go, living, unknown_addresses
 from penstock.pipelines.ingestion.loading import Batch, Loader, Seen
 from penstock.pipelines.ingestion.plugins import Embedder
 from penstock.pipelines.ingestion.removing import removal
@@ -64,8 +64,16 @@ class Tick:
         work.batch += bool(batch.seen)
         if not batch.more:
             await let_go(work.run)
-            work.source, work.cursor = work.source + 1, None
+            # What was found on the way is looked at before the next source.
+            if not any(each.found for each in batch.seen):
+                await self._source_done(source)
         return Again(work)
+
+    async def _source_done(self, source: Living) -> None:
+        work = self.work
+        if await addresses_left(self.ctx, work.run, source.number, work.cursor) and source.number not in work.unsure:
+            work.unsure.append(source.number)
+        work.source, work.cursor = work.source + 1, None
 
     async def _write(self, source: Living, batch: Batch, skip: int) -> bool:
         """Everything that was seen, group by group; False where the run is to halt before the end."""
@@ -81,6 +89,7 @@ class Tick:
             until = len(batch.seen) if last else _settled_by(group, batch.seen, settled)
             statements += await self._settle(source, batch.seen[settled:until], counters)
             settled = until
+            statements += metrics.counted(counters, worker=self.ctx.job.worker)
             for statement in statements:
                 self.ctx.write(statement)
             self.work.counters.add(counters)

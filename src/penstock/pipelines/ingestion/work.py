@@ -73,9 +73,10 @@ class Staging(_State):
 
     first: int = 1
     next: int = 1
-    calls: int = 0
     asked: int = 0
     """The number of the first chunk that the batch under way does not have; 0 while none is."""
+    since: float = 0.0
+    """When it was asked for."""
 
 
 class Ask(_State):

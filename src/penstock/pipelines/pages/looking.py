@@ -17,8 +17,8 @@ from penstock.pipelines.pages import asking, reading
 from penstock.pipelines.pages.model import Run, Task
 from penstock.pipelines.pages.prompts.context import PageContext
 from penstock.pipelines.pages.reading import PageView
-from penstock.pipelines.pages.roots import within
 from penstock.service.access.principal import Principal
+from penstock.service.roots import within
 
 
 @dataclass(slots=True, frozen=True)

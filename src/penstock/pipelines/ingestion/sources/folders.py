@@ -201,7 +201,8 @@ class Folder:
         if uri.startswith("/"):
             raise Permanent(f"a file's name is not UTF-8: {uri[1:]!r}: rename it")
         if uri.endswith("/"):
-            return self._opened(uri)
+            self._check_open(uri)
+            return None
         if any(part in ("", ".", "..") for part in uri.split("/")):
             raise Permanent(f"{uri[:200]!r} is no path within {self.root}")
         real = os.path.realpath(f"{self._real}/{uri}")
@@ -209,7 +210,7 @@ class Folder:
             raise Permanent(f"{uri} leads out of {self.root}, and is not followed")
         return look(uri, Path(real))
 
-    def _opened(self, uri: str) -> None:
+    def _check_open(self, uri: str) -> None:
         """What is in a folder that can be read by now comes with the next walk."""
         try:
             self._scanned(uri)
@@ -277,7 +278,7 @@ class Folder:
         try:
             found = os.stat(f"{self._real}/{path}")  # noqa: PTH116
         except OSError as error:
-            if error.errno in _GONE:
+            if error.errno in _GONE or error.errno == errno.ELOOP:
                 return
             found = None
         if found is None:

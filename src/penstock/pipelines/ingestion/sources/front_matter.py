@@ -27,7 +27,7 @@ _CLOSED = {
     "---": re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.MULTILINE),
     "+++": re.compile(r"^\+\+\+[ \t]*$", re.MULTILINE),
 }
-_KEY = re.compile(r"[A-Za-z_][\w. -]*:(?:[ \t]|$)")
+_KEY = re.compile(r"\s*[A-Za-z_][\w.-]*[ \t]*[:=](?:\s|$)")
 _TITLE = re.compile(r"^title[ \t]*[:=][ \t]*(.+)$", re.MULTILINE)
 
 

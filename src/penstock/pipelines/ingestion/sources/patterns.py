@@ -15,11 +15,15 @@ def ending(endings: Collection[str]) -> Callable[[str], bool]:
 
 def matching(patterns: Iterable[str]) -> Callable[[str], bool]:
     """Whether a relative path fits one of the patterns: `*` and `?` stay within a name, `**` is any folders."""
+    expressions = [_compiled(pattern) for pattern in patterns]
+    return lambda path: any(expression.fullmatch(path) for expression in expressions)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
     try:
-        expression = re.compile("|".join(_expression(pattern) for pattern in patterns))
+        return re.compile(_expression(pattern), re.DOTALL)
     except re.error as error:
-        raise InvalidRequest(f"pattern: {error.pattern!r} is no pattern: {error}") from None
-    return lambda path: expression.fullmatch(path) is not None
+        raise InvalidRequest(f"pattern: {pattern!r} is no pattern: {error.msg}") from None
 
 
 def _expression(pattern: str) -> str:
@@ -34,7 +38,7 @@ def _expression(pattern: str) -> str:
             told += ".*" if last else "" if parts[place + 1] == "**" else "(?:[^/]+/)*"
         else:
             told += _name_expression(part) + ("" if last else "/")
-    return f"(?s:{told})"
+    return told
 
 
 def _name_expression(part: str) -> str:
@@ -44,8 +48,8 @@ def _name_expression(part: str) -> str:
             told += "[^/]*"
         elif piece == "?":
             told += "[^/]"
-        elif len(piece) > 1:
-            inside = piece[1:-1].replace("\\", "\\\\").replace("[", "\\[")
+        elif len(piece) > 1 and piece[1:-1].strip("!"):
+            inside = re.sub(r"[\\\[\]&~|^]", r"\\\g<0>", piece[1:-1])
             told += f"[^/{inside[1:]}]" if inside[0] == "!" else f"[{inside}]"
         else:
             told += re.escape(piece)

@@ -67,7 +67,9 @@ _NO_TITLE = re.compile(
     r"(?i)\W*(?:untitled|no ?title|title|document|presentation|powerpoint presentation|anonymous|unspecified|scan|null)"
     r"[\W\d_]*"
 )
-_FILE_NAME = re.compile(r"(?i).*\.(?:pdf|docx?|xlsx?|pptx?|odt|rtf|txt|tex|dvi|ps|eps|indd|qxd|html?|wpd|tiff?|jpe?g|exe)")
+_FILE_NAME = re.compile(
+    r"(?i).*\.(?:pdf|docx?|xlsx?|pptx?|odt|rtf|txt|tex|dvi|ps|eps|indd|qxd|html?|wpd|tiff?|jpe?g|exe)"
+)
 _CODE = re.compile(r"(?=\S*[\d_])\S{6,}|\S{30,}")
 _WRITTEN_WITH = re.compile(r"(?i)microsoft (?:word|powerpoint|excel) -\s*")
 
@@ -82,7 +84,7 @@ class PdfOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    path: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    path: Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(checked_path)] | None = None
     paths: Annotated[tuple[Annotated[str, AfterValidator(checked_path)], ...], Field(max_length=100_000)] = ()
     urls: Annotated[tuple[Annotated[str, AfterValidator(normalized)], ...], Field(max_length=100_000)] = ()
     pattern: Patterns | None = None

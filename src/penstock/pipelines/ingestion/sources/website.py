@@ -288,7 +288,7 @@ class Website:
             return Loaded(None, tuple(dict.fromkeys((canonical, *found))))
         if noindex or told.noindex or (found and not told.text.strip()):
             return Loaded(None, found)
-        metadata = {"language": told.language, "published": told.published}
+        metadata = {"language": told.language, "published": told.published, "author": told.author}
         document = Document(
             uri=entry.uri,
             title=(told.title or title_of(url))[:LONGEST_TITLE],

@@ -14,8 +14,8 @@ from penstock.pipelines.pages.images import UnreadableImage, find_image, image_m
 from penstock.pipelines.pages.looking import Seen, seen
 from penstock.pipelines.pages.model import PageIdentifier
 from penstock.pipelines.pages.reading import ledger_of
-from penstock.pipelines.pages.roots import within
 from penstock.service.access.guard import Reader
+from penstock.service.roots import within
 from penstock.service.state import Service, Serving
 
 router = APIRouter()

@@ -1,0 +1,98 @@
+"""Where documents come from, as people name it: each folder, file and address a source of its own, so that what is
+known of it stays known whatever else is named beside it. Paths are made absolute: a worker may stand elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.cli.ingest_options import Given
+from penstock.engine.errors import InvalidRequest
+
+PATHS = {"markdown": ("path",), "pdf": ("path", "paths"), "youtube": ("files",)}
+"""Which options of a source that comes with Penstock name files."""
+
+_ADDRESS = re.compile(r"https?://", re.I)
+
+
+def sources_of(said: Given) -> list[dict[str, Any]]:
+    """Empty where none was named. What is not there, or makes no sense together, is refused."""
+    _check_together(said)
+    return [*_files(said), *_web(said), *(_own(text) for text in said.source)]
+
+
+def _check_together(said: Given) -> None:
+    for name, value in (("--prefix", said.prefix), ("--max-pages", said.max_pages), ("--delay", said.delay)):
+        if value is not None and not said.website:
+            raise click.UsageError(f"{name} is for --website")
+    if said.language and not said.youtube:
+        raise click.UsageError("--language is for --youtube")
+
+
+def _files(said: Given) -> Iterator[dict[str, Any]]:
+    for path in said.markdown:
+        yield {"type": "markdown", "path": there("--markdown", path)}
+    for path in said.pdf:
+        if _ADDRESS.match(path):
+            yield {"type": "pdf", "urls": [path]}
+        else:
+            yield {"type": "pdf", "path": there("--pdf", path)}
+
+
+def _web(said: Given) -> Iterator[dict[str, Any]]:
+    wishes = {"prefix": said.prefix, "max_pages": said.max_pages, "delay": said.delay}
+    for url in said.website:
+        if not _ADDRESS.match(url):
+            raise click.UsageError(f"--website: {url!r} is no address: it begins with https:// or http://")
+        yield {"type": "website", "url": url, **{name: value for name, value in wishes.items() if value is not None}}
+    languages = {"languages": list(said.language)} if said.language else {}
+    for text in said.youtube:
+        yield {"type": "youtube", **_video_or_playlist(text), **languages}
+    for path in said.subtitles:
+        yield {"type": "youtube", "files": [there("--subtitles", path)]}
+
+
+def _video_or_playlist(text: str) -> dict[str, list[str]]:
+    from penstock.pipelines.ingestion.sources.youtube import playlist_id, video_id
+
+    if (video := video_id(text)) is not None:
+        return {"ids": [video]}
+    if (playlist := playlist_id(text)) is not None:
+        return {"playlists": [playlist]}
+    raise click.UsageError(
+        f"--youtube: {text!r} is neither a video nor a playlist: give an id, or an address at youtube.com or youtu.be"
+    )
+
+
+def there(option: str, path: str) -> str:
+    """The absolute path; refused where nothing is there."""
+    if _ADDRESS.match(path):
+        raise click.UsageError(f"{option}: {path} is an address, not a folder or a file: --website reads sites")
+    if not Path(path).exists():
+        raise InvalidRequest(f"{option}: there is no folder or file {path}")
+    # A link keeps its name: what it leads to may be another folder tomorrow.
+    return os.path.normpath(Path(path).absolute())
+
+
+def _own(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise click.UsageError(f"--source is not JSON: {error.msg.lower()} at column {error.colno}") from error
+    except RecursionError as error:
+        raise click.UsageError("--source is nested too deeply") from error
+    if not isinstance(found, dict) or not isinstance(found.get("type"), str):
+        raise click.UsageError("""--source must be an object with a type: '{"type": "markdown", "path": "docs"}'""")
+    for name in PATHS.get(found["type"], ()):
+        value = found.get(name)
+        if isinstance(value, str):
+            found[name] = there(f"--source: {name}", value)
+        elif isinstance(value, list) and all(isinstance(each, str) for each in value):
+            found[name] = [there(f"--source: {name}", each) for each in value]
+    return found

@@ -1,0 +1,182 @@
+"""What a page says of itself besides its text: title, links, robots, canonical address, language."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from urllib.parse import urldefrag, urljoin, urlsplit
+
+from lxml import etree, html  # type: ignore[import-untyped]
+
+from penstock.pipelines.ingestion.sources.html_markdown import Element
+
+MOST_LINKS = 5000
+LONGEST_LINK = 2048
+LONGEST_TITLE = 500
+LONGEST_TAG = 16_384
+"""Characters of a tag with its attributes. The parser needs time in the square of their number."""
+
+ROBOTS = frozenset(("robots", "penstock"))
+
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufdd0-\ufdef\ufffe\uffff]")
+_LONG_TAG = re.compile(rf"<([a-zA-Z][a-zA-Z0-9-]*)[\s/][^<>]{{{LONGEST_TAG},}}>")
+_INLINE = re.compile(r"(?i)</?(?:a|abbr|b|big|center|cite|div|em|font|i|ins|s|small|span|strong|sub|sup|tt|u)\b[^<>]*>")
+_ANCHOR = re.compile(r"(?i)<a\s[^<>]*>")
+_REFRESH = re.compile(r"(?i)\s*\d*(?:\.\d*)?\s*[;,]\s*(?:url\s*=\s*)?['\"]?\s*([^'\"]+)")
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8}){0,4}")
+_AFTER_TITLE = re.compile(r"\s*[|·•»«:—–/-]|\s*\(|\s*$")
+
+
+def parsed(text: str) -> Element | None:
+    """None: there is nothing in it."""
+    clean = _LONG_TAG.sub(r"<\1>", _CONTROLS.sub("", text))
+    tree, whole = _tree(clean)
+    if not whole:
+        # Tags that nobody closes lie within each other. The parser stops where they are too deep: without them it may
+        # come to the end.
+        tree, _ = _tree(_INLINE.sub(_without, clean))
+    if tree is not None:
+        _tidy(tree)
+    return tree
+
+
+def _tidy(tree: Element) -> None:
+    """Without signs that link to where they stand, and the numbers of lines that stand beside code."""
+    for anchor in list(tree.iter("a")):
+        if (anchor.get("href") or "").lstrip().startswith("#") and not any(
+            map(str.isalnum, "".join(anchor.itertext()))
+        ):
+            anchor.drop_tree()
+    for pre in list(tree.iter("pre")):
+        cell = pre.getparent()
+        if cell is not None and cell.tag == "td" and not "".join(cell.itertext()).strip("0123456789 \t\r\n"):
+            cell.drop_tree()
+
+
+def _tree(text: str) -> tuple[Element | None, bool]:
+    parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, collect_ids=False, huge_tree=True)
+    if not text.strip():
+        return None, True
+    try:
+        tree = html.document_fromstring(text.encode("utf-8", "replace"), parser=parser)
+    except etree.ParserError:
+        return None, True
+    last = parser.error_log.last_error
+    return tree, last is None or last.type_name != "ERR_RESOURCE_LIMIT"
+
+
+def _without(found: re.Match[str]) -> str:
+    return f"{found[0]}</a>" if _ANCHOR.match(found[0]) else " "
+
+
+def base_of(tree: Element, url: str) -> str:
+    """Against what the page's links are read."""
+    for element in tree.iter("base"):
+        if href := element.get("href"):
+            return _joined(url, href) or url
+    return url
+
+
+def links_of(tree: Element, url: str) -> list[str]:
+    """Where the page leads, in order. What it asks not to follow is left out."""
+    base = base_of(tree, url)
+    found: dict[str, None] = {}
+    for href in _hrefs(tree):
+        link = _joined(base, href)
+        if link is not None:
+            found.setdefault(link)
+            if len(found) >= MOST_LINKS:
+                break
+    return list(found)
+
+
+def _hrefs(tree: Element) -> Iterator[str]:
+    for element in tree.iter("a", "area", "frame", "iframe", "meta"):
+        if element.tag == "meta":
+            if _attribute(element, "http-equiv") == "refresh" and not _inside(element, "noscript"):
+                refresh = _REFRESH.match(element.get("content") or "")
+                if refresh:
+                    yield refresh[1]
+            continue
+        href = element.get("src" if element.tag in ("frame", "iframe") else "href")
+        if href and not href.lstrip().startswith("#") and "nofollow" not in _attribute(element, "rel").split():
+            yield href
+
+
+def canonical_of(tree: Element, url: str) -> str | None:
+    base = base_of(tree, url)
+    for element in tree.iter("link"):
+        if "canonical" in _attribute(element, "rel").split() and (href := element.get("href")):
+            return _joined(base, href)
+    return None
+
+
+def robots_of(tree: Element) -> tuple[bool, bool]:
+    """Whether the page is not to be indexed, and its links not to be followed."""
+    said: set[str] = set()
+    for element in tree.iter("meta"):
+        if _attribute(element, "name") in ROBOTS:
+            said.update(word.strip() for word in _attribute(element, "content").split(","))
+    return bool(said & {"noindex", "none"}), bool(said & {"nofollow", "none"})
+
+
+def language_of(tree: Element) -> str | None:
+    """As the page declares it: `en`, `pt-BR`."""
+    body = tree.find("body")
+    said = [tree.get("lang"), tree.get("xml:lang"), body.get("lang") if body is not None else None]
+    said += [
+        element.get("content")
+        for element in tree.iter("meta")
+        if _attribute(element, "http-equiv") == "content-language" or element.get("property") == "og:locale"
+    ]
+    for each in said:
+        name = (each or "").split(",")[0].strip().replace("_", "-")
+        if _LANGUAGE.fullmatch(name):
+            return name
+    return None
+
+
+def title_of(tree: Element) -> str:
+    """The page's title, without the site's name where a heading or the page's card tells what is the title of it."""
+    whole = next((text for each in tree.iter("title") if not _inside(each, "svg") and (text := _words(each))), "")
+    cards = [
+        text
+        for each in tree.iter("meta")
+        if (each.get("property") or each.get("name")) == "og:title" and (text := _clean(each.get("content") or ""))
+    ]
+    headings = [text for each in tree.iter("h1") if (text := _words(each))]
+    if not whole:
+        return next(iter((*cards, *headings)), "")[:LONGEST_TITLE]
+    for name in (*cards, *headings):
+        if len(name) > 2 and whole.lower().startswith(name.lower()) and _AFTER_TITLE.match(whole[len(name) :]):
+            return name[:LONGEST_TITLE]
+    return whole[:LONGEST_TITLE]
+
+
+def _joined(base: str, href: str) -> str | None:
+    """An absolute address of the web without its fragment."""
+    bare = href.strip().replace("\n", "").replace("\r", "").replace("\t", "")
+    if not bare or len(bare) > LONGEST_LINK:
+        return None
+    try:
+        link = urldefrag(urljoin(base, bare)).url
+        parts = urlsplit(link)
+        return link if parts.scheme in ("http", "https") and parts.hostname else None
+    except ValueError:
+        return None
+
+
+def _attribute(element: Element, name: str) -> str:
+    return (element.get(name) or "").strip().lower()
+
+
+def _inside(element: Element, tag: str) -> bool:
+    return next(element.iterancestors(tag), None) is not None
+
+
+def _words(element: Element) -> str:
+    return _clean("".join(element.itertext()))
+
+
+def _clean(text: str) -> str:
+    return " ".join(text[: 4 * LONGEST_TITLE].split())
