@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from bench import documents, pages
+from bench import documents, ingestion, pages
 from bench.engine import contestants
 from bench.engine.run import run_engine
 from bench.gemini.run import run_gemini
@@ -22,9 +22,14 @@ BENCHES: dict[str, Callable[[Options], int]] = {
     "service": run_service,
     "pages": pages.run_pages,
     "documents": documents.run_documents,
+    "ingestion": ingestion.run_ingestion,
 }
 
-WITH_PARTS: dict[str, Mapping[str, object]] = {"pages": pages.PARTS, "documents": documents.PARTS}
+WITH_PARTS: dict[str, Mapping[str, object]] = {
+    "pages": pages.PARTS,
+    "documents": documents.PARTS,
+    "ingestion": ingestion.PARTS,
+}
 
 
 def main() -> int:
@@ -37,6 +42,9 @@ def main() -> int:
     parser.add_argument(
         "--tree", type=Path, metavar="FOLDER", help="pages: keep the million files there, or reuse them"
     )
+    parser.add_argument(
+        "--large", action="store_true", help="ingestion: also a corpus of 1 GB, which takes half an hour"
+    )
     chosen = parser.parse_args()
     if chosen.list:
         print("\n  ".join(["engine", *(contestant.name for contestant in contestants.ALL)]))
@@ -44,6 +52,7 @@ def main() -> int:
         print("\n  ".join(["service", "penstock"]))
         print("\n  ".join(["pages", *pages.PARTS]))
         print("\n  ".join(["documents", *documents.PARTS]))
+        print("\n  ".join(["ingestion", *ingestion.PARTS]))
         return 0
     # `documents queue` is the same as `documents --peers queue`.
     if chosen.names and chosen.names[0] in WITH_PARTS and set(chosen.names[1:]) & WITH_PARTS[chosen.names[0]].keys():
@@ -59,9 +68,16 @@ def main() -> int:
         rounds=chosen.rounds or (1 if chosen.quick else 3),
         peers=frozenset(chosen.peers.split(",")) if chosen.peers else None,
         tree=chosen.tree,
+        large=chosen.large,
     )
     if options.peers and not any(
-        map(options.wants, [*(contestant.name for contestant in contestants.ALL), *pages.PARTS, *documents.PARTS])
+        map(
+            options.wants,
+            [
+                *(contestant.name for contestant in contestants.ALL),
+                *(part for parts in WITH_PARTS.values() for part in parts),
+            ],
+        )
     ):
         parser.error(f"no contestant is named {chosen.peers}; see --list")
     # Servers and workers are stopped on the way out, so a polite kill must unwind like Ctrl-C does.

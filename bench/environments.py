@@ -49,6 +49,8 @@ def _commands(folder: Path, interpreter: Path, requirements: tuple[str, ...]) ->
 
 def _run(command: list[str], *, purpose: str) -> None:
     surroundings = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # Files that are linked into several environments are refused by NLTK.
+    surroundings["UV_LINK_MODE"] = "copy"
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=surroundings)
     if done.returncode:
         last = [line for line in done.stderr.splitlines() if line.strip()][-1:]

@@ -1,6 +1,6 @@
-"""`python -m bench.ingestion_ours CORPUS HOME EMBEDDER [RUNS]`: a folder of Markdown into a knowledge base on a new
-SQLite store, in a process of its own; each further run finds everything unchanged. Prints what each took as a line of
-JSON."""
+"""`python -m bench.ingestion_ours CORPUS HOME EMBEDDER RUNS [WARM]`: a folder of Markdown into a knowledge base on a
+new SQLite store, in a process of its own; each further run finds everything unchanged. Prints what each took as a line
+of JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from bench import ingestion_wordllama
 from bench.pages_memory import peak_megabytes
-from penstock import Penstock, wordvectors
+from penstock import Penstock, __version__, wordvectors
 from penstock.pipelines.ingestion import control, status
 from penstock.pipelines.ingestion.embedders import EMBEDDERS
 from penstock.pipelines.ingestion.model import Configuration
@@ -34,37 +34,43 @@ def warm(embedder: str) -> None:
         wordvectors.word_vectors().totals(["warm"])
 
 
-async def filled(app: Penstock, config: Configuration) -> dict[str, Any]:
+def configured(corpus: Path, embedder: str) -> Configuration:
+    return Configuration.model_validate(
+        {"sources": [{"type": "markdown", "path": str(corpus)}], "embedder": {"name": embedder}}
+    )
+
+
+async def filled(app: Penstock, base: str, config: Configuration) -> dict[str, Any]:
     """One run, and what it says of itself."""
     before, began = os.times(), time.perf_counter()
-    submitted = await control.start(app, BASE, config)
+    submitted = await control.start(app, base, config)
     job = await app.wait(submitted.job_id, timeout=PATIENCE)
     seconds, after = time.perf_counter() - began, os.times()
     if job.status != "completed":
         raise SystemExit(f"the run {job.status}: {job.error}")
-    told = await status.status_of(app, await control.run_meant(app, BASE))
+    told = await status.status_of(app, await control.run_meant(app, base))
     return {
         "seconds": seconds,
         "cpu": after.user + after.system - before.user - before.system,
         "documents": told.counters["docs_seen"],
         "unchanged": told.counters["docs_unchanged"],
         "chunks": told.counters["chunks_processed"],
-        "tokens": told.counters["tokens"],
         "phases": {phase.name: phase.seconds for phase in told.phases},
         "megabytes": peak_megabytes(),
+        "version": __version__,
     }
 
 
-async def main(corpus: Path, home: Path, embedder: str, runs: int) -> list[dict[str, Any]]:
+async def main(corpus: Path, home: Path, embedder: str, runs: int, beforehand: Path | None) -> list[dict[str, Any]]:
     warm(embedder)
-    config = Configuration.model_validate(
-        {"sources": [{"type": "markdown", "path": str(corpus)}], "embedder": {"name": embedder}}
-    )
     app = Penstock(workflows=ALL, store=f"sqlite:///{home}/penstock.db", outputs=home)
     async with app, app.worker():
-        return [await filled(app, config) for _ in range(runs)]
+        if beforehand is not None:
+            await filled(app, "warm", configured(beforehand, embedder))
+        return [await filled(app, BASE, configured(corpus, embedder)) for _ in range(runs)]
 
 
 if __name__ == "__main__":
-    folder, place, which = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), sys.argv[3]
-    print(json.dumps(asyncio.run(main(folder, place, which, int((sys.argv[4:] or ["1"])[0])))))
+    asked, place, which, count, *small = sys.argv[1:]
+    folder = Path(small[0]).resolve() if small else None
+    print(json.dumps(asyncio.run(main(Path(asked).resolve(), Path(place).resolve(), which, int(count), folder))))

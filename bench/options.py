@@ -16,5 +16,8 @@ class Options:
     tree: Path | None = None
     """Where the pages bench keeps its trees of files for the next run; None makes them and removes them."""
 
+    large: bool = False
+    """Whether the ingestion bench also takes in a corpus of 1 GB."""
+
     def wants(self, contestant: str) -> bool:
         return self.peers is None or any(contestant.startswith(name) for name in self.peers)

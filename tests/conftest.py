@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.pgvector import PgvectorServer
 from tests.support.postgres import Missing, PostgresServer
 
 
@@ -31,6 +32,31 @@ def postgres_server(_postgres: PostgresServer | Missing) -> PostgresServer:
 def postgres_url(postgres_server: PostgresServer) -> str:
     """A fresh, empty database."""
     return postgres_server.fresh_database()
+
+
+@pytest.fixture(scope="session")
+def _pgvector() -> Iterator[PgvectorServer | Missing]:
+    try:
+        server = PgvectorServer()
+    except Missing as why:
+        yield why
+        return
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def pgvector_server(_pgvector: PgvectorServer | Missing) -> PgvectorServer:
+    """For knowledge bases: the other PostgreSQL may lack the extension."""
+    if isinstance(_pgvector, Missing):
+        pytest.skip(f"needs PostgreSQL with pgvector: {_pgvector}")
+    return _pgvector
+
+
+@pytest.fixture
+def pgvector_url(pgvector_server: PgvectorServer) -> str:
+    """A fresh, empty database, where `CREATE EXTENSION vector` is possible."""
+    return pgvector_server.fresh_database()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -32,6 +32,7 @@ from PIL import Image, ImageDraw, ImageFont
 import penstock
 import penstock.documents
 import penstock.gemini
+import penstock.ingestion
 from penstock.cli.main import penstock as command_line
 from penstock.engine import errors
 from penstock.engine.call import ENDED, LIVE, MOVES, STATES
@@ -378,8 +379,9 @@ def test_the_local_geminis_page_shows_every_operation_and_every_fault() -> None:
 
 
 def test_what_authors_import_from_elsewhere_is_documented() -> None:
-    """The helpers for Gemini and for documents, and the pool's errors."""
-    assert set(penstock.gemini.__all__) | set(penstock.documents.__all__) <= documented("python.md")
+    """The helpers for Gemini, for documents and for knowledge bases, and the pool's errors."""
+    modules = (penstock.gemini, penstock.documents, penstock.ingestion)
+    assert {name for module in modules for name in module.__all__} <= documented("python.md")
     raised = {name for name in pool.__all__ if isinstance(getattr(pool, name), type)}
     raised = {name for name in raised if issubclass(getattr(pool, name), Exception)}
     assert raised <= documented("errors.md")

@@ -62,6 +62,18 @@ EXPECTED = {
         "002-facture-electricite-inv-2024-3341.pdf: 5811.68 EUR, pending",
         "003-invoice-fenwright-fa2504696.pdf: 302.70 GBP, corrected",
     ],
+    "ingestion": [
+        "completed: 12 documents, 27 chunks, sound",
+        "How tight do the screws of the mounting rail have to be?",
+        "  start/installation.md, Hang it up: ",
+        "For how many weeks should a new house run in advisory mode?",
+        "  start/first-season.md, Advisory mode: Leave the controller in advisory mode for two weeks.",
+        "refreshed: 1 of 12 pages, 1 embedded",
+        "How tight do the screws of the mounting rail have to be?",
+        "  start/installation.md, Hang it up: ",
+        "not_started: Canceled by user",
+        "as it was: 12 documents, 27 chunks, sound",
+    ],
     "priorities": ["an hour old", "urgent 1", "urgent 2", "normal 1", "normal 2", "normal 3"],
 }
 
@@ -112,5 +124,5 @@ def test_the_demo_runs_them_all_and_leaves_nothing(tmp_path: Path) -> None:
     penstock = Path(sys.executable).with_name("penstock")
     ended = subprocess.run([penstock, "demo"], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert ended.stdout.splitlines()[-1] == "11 examples, 46 jobs, all as expected."
+    assert ended.stdout.splitlines()[-1] == "12 examples, 51 jobs, all as expected."
     assert list(tmp_path.iterdir()) == []

@@ -65,7 +65,7 @@ def test_the_demo_leaves_the_dashboard_up_with_something_to_look_at_and_to_mend(
     assert told is not None, cli.log
     assert int(told[1]) == port != int(told[3])
     cli.until(lambda: "The dashboard stays up at" in cli.log, "the examples", patience=150)
-    assert "11 examples, 46 jobs, all as expected." in cli.log
+    assert "12 examples, 51 jobs, all as expected." in cli.log
     with httpx2.Client(base_url=told[2], timeout=30) as client:
         assert "<html" in client.get("/").text
         _can_be_looked_at(cli, client)

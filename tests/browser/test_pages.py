@@ -35,6 +35,7 @@ PAGES = {
     "costs": "/ui/costs",
     "schedules": "/ui/schedules",
     "documents, none": "/ui/documents",
+    "knowledge, none": "/ui/knowledge",
     "pages, none": "/ui/pages",
     "review, none": "/ui/review",
     "workers": "/ui/workers",

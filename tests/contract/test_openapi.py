@@ -28,9 +28,14 @@ OPERATIONS = {
     "autoAssign", "batchApprove", "claimItem", "deleteDocument", "downloadDocument", "exportDocuments", "getDocument",
     "getDocumentBatch", "getDocumentStats", "getQueueItem", "getReviewAudit", "listDocuments", "listQueue",
     "previewDocument", "reExtractDocument", "releaseItem", "submitReview", "unlockField", "uploadDocuments",
+    "cancelIngestion", "cancelIngestionOf", "deleteKnowledgeBase", "getIngestionStatus", "getIngestionStatusOf",
+    "getKnowledgeBase", "listKnowledgeBaseDocuments", "listKnowledgeBaseErrors", "listKnowledgeBaseRuns",
+    "listKnowledgeBases", "pauseIngestion", "pauseIngestionOf", "planIngestion", "repairKnowledgeBase",
+    "resumeIngestion", "resumeIngestionOf", "searchKnowledgeBase", "startIngestion", "startIngestionOf",
+    "verifyKnowledgeBase",
 }  # fmt: skip
 
-OURS = ("/api/", "/pages/")
+OURS = ("/api/", "/pages/", "/jobs/", "/ingestion/", "/kb")
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +94,10 @@ def test_creates_take_an_idempotency_key(document: Document) -> None:
         for name, (_, _, told) in document.operations().items()
         if any(parameter["name"] == "Idempotency-Key" for parameter in told.get("parameters", ()))
     }
-    assert keyed == {"submitJob", "submitJobs", "openBatch", "retryBatch", "startPagesRun", "uploadDocuments"}
+    assert keyed == {
+        "submitJob", "submitJobs", "openBatch", "retryBatch", "startPagesRun", "uploadDocuments", "startIngestion",
+        "startIngestionOf",
+    }  # fmt: skip
 
 
 def test_lists_are_paged(document: Document) -> None:

@@ -36,6 +36,7 @@ PARTS = {
     "extraction",
     "document",
     "review-item",
+    "ingest-hit",
 }
 """What other schemas refer to."""
 
@@ -54,6 +55,10 @@ OF_DOCUMENTS = {
     "documents-samples", "documents-add", "documents-ended", "documents-list", "documents-show", "documents-export",
     "documents-again", "documents-delete", "review-list", "review-show", "review-decide", "review-assign",
     "review-audit",
+}  # fmt: skip
+OF_INGESTION = {
+    "ingest-samples", "ingest-plan", "ingest-run", "ingest-status", "ingest-list", "ingest-runs", "ingest-errors",
+    "ingest-search", "ingest-answer", "ingest-verify", "ingest-repair", "ingest-cancel", "ingest-delete",
 }  # fmt: skip
 OF_GEMINI = {"gemini-serve", "gemini-status", "gemini-stop", "gemini-journal", "gemini-faults"}
 
@@ -250,8 +255,42 @@ def test_what_is_said_about_documents_and_reviews(cli: Cli) -> None:
     assert check.kept == OF_DOCUMENTS
 
 
+def test_what_is_said_about_knowledge_bases(cli: Cli) -> None:
+    """A site of which one page is no text, so that there is an error to tell of."""
+    check = Checked(cli)
+
+    def said(name: str, *args: str, code: int = 0) -> Any:
+        """In this process, which is quicker."""
+        return check.keeps(name, cli.inside("ingest", *args, "--json", code=code).json)
+
+    del cli.environ["PENSTOCK_APP"]
+    made = said("ingest-samples", "samples", "try", "--pages", "3", "--pdfs", "1")
+    assert cli.file(made["questions_file"]).read_text().count("\n") == made["questions"]
+    cli.file("try/site/broken.md").write_bytes(b"\x00")
+    assert said("ingest-plan", "plan", "docs", "--markdown", "try/site")["unreadable"] == 1
+    first = said("ingest-run", "start", "docs", "--markdown", "try/site", "--every", "1d")["run"]
+    assert said("ingest-run", "pause", "docs")["run"]["status"] == "paused"
+    said("ingest-run", "resume", "docs")
+    assert said("ingest-run", "resume", "docs", "--wait", code=1)["run"]["id"] == first["id"]
+    said("ingest-plan", "plan", "docs")
+    said("ingest-run", "start", "docs", "--wait", code=1)
+    assert said("ingest-status", "status", "docs")["plan"]
+    assert said("ingest-list", "list")["bases"][0]["schedule"]
+    assert len(said("ingest-runs", "runs", "docs")["runs"]) == 2
+    assert said("ingest-errors", "errors", "docs")["errors"]
+    assert said("ingest-search", "search", "docs", "controller")
+    lines = cli.inside("ingest", "search", "docs", "--questions", made["questions_file"]).out.splitlines()
+    assert all(check.keeps("ingest-answer", json.loads(line))["id"] for line in lines) and lines
+    assert said("ingest-verify", "verify", "docs")["sound"]
+    assert said("ingest-repair", "repair", "docs", "--wait")["mended"] == {}
+    said("ingest-run", "start", "docs")
+    said("ingest-cancel", "cancel", "docs", "--wait")
+    assert said("ingest-delete", "delete", "docs", "--yes", "--wait")["status"] == "completed"
+    assert check.kept == OF_INGESTION
+
+
 def test_every_schema_is_kept_by_some_output() -> None:
-    every = OF_JOBS | OF_CALLS | OF_ACCESS | OF_WEBHOOKS | OF_PAGES | OF_DOCUMENTS | OF_GEMINI
+    every = OF_JOBS | OF_CALLS | OF_ACCESS | OF_WEBHOOKS | OF_PAGES | OF_DOCUMENTS | OF_INGESTION | OF_GEMINI
     assert set(SCHEMAS) == every | PARTS
 
 

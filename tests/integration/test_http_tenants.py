@@ -13,6 +13,7 @@ import httpx2
 
 from penstock.pipelines.documents.samples import sample
 from penstock.pipelines.documents.workflow import documents, export, many
+from penstock.pipelines.ingestion.workflow import ALL as INGESTION
 from penstock.pipelines.pages.workflow import pages
 from penstock.service.app import create_app
 from penstock.service.sections import found_sections
@@ -21,6 +22,7 @@ from tests.support.house import in_a_loop
 
 V1 = "/api/v1"
 
+NOTES = {"sources": [{"type": "markdown", "path": "notes"}]}
 RUN = {"paths": {"label_source_dir": "labels", "image_source_dir": "images", "output_dir": "secret-out"}}
 
 
@@ -40,6 +42,8 @@ class Theirs:
     document: str
     item: str
     many: str
+    base: str
+    ingestion: str
 
 
 Ask = tuple[str, dict[str, Any]]
@@ -184,12 +188,51 @@ ATTEMPTS: dict[str, Callable[[Theirs], list[Ask]]] = {
         (f"/api/queue/batch-approve{query}", {"json": {"min_confidence": 0}}) for query in ("", "?tenant=acme")
     ],
     "getDocumentStats": lambda it: [("/api/stats", {}), ("/api/stats?tenant=acme", {})],
+    "startIngestion": lambda it: [
+        (f"/jobs/{it.base}/start", {}),
+        (f"/jobs/{it.base}/start?tenant=acme", {"json": NOTES}),
+        (f"/jobs/{it.base}/start", {"json": {"sources": [{"type": "markdown", "path": "../acme/notes"}]}}),
+    ],
+    "startIngestionOf": lambda it: [(f"/ingestion/jobs/{it.base}/start", {})],
+    "planIngestion": lambda it: [
+        ("/kb/plan", {"json": {"kb_id": it.base}}),
+        ("/kb/plan?tenant=acme", {"json": {"kb_id": it.base}}),
+        ("/kb/plan", {"json": {"kb_id": "mine", "sources": [{"type": "markdown", "path": "../acme/notes"}]}}),
+    ],
+    **{
+        f"{word}Ingestion{'Of' if prefix else ''}": lambda it, word=word, prefix=prefix: [
+            (f"{prefix}/jobs/{name}/{word}{query}", {})
+            for name in (it.base, it.ingestion)
+            for query in ("", "?tenant=acme")
+        ]
+        for word in ("pause", "resume", "cancel")
+        for prefix in ("", "/ingestion")
+    },
+    "getIngestionStatus": lambda it: [(f"/jobs/{name}/status", {}) for name in (it.base, it.ingestion)],
+    "getIngestionStatusOf": lambda it: [(f"/ingestion/jobs/{name}/status", {}) for name in (it.base, it.ingestion)],
+    "listKnowledgeBases": lambda it: [("/kb", {}), ("/kb?tenant=acme", {})],
+    "getKnowledgeBase": lambda it: [(f"/kb/{it.base}", {}), (f"/kb/{it.base}?tenant=acme", {})],
+    "deleteKnowledgeBase": lambda it: [(f"/kb/{it.base}", {}), (f"/kb/{it.base}?tenant=acme", {})],
+    "searchKnowledgeBase": lambda it: [
+        (f"/kb/{it.base}/search?q=roses", {}),
+        (f"/kb/{it.base}/search?q=a&tenant=acme", {}),
+    ],
+    "listKnowledgeBaseDocuments": lambda it: [(f"/kb/{it.base}/documents", {})],
+    "listKnowledgeBaseErrors": lambda it: [
+        (f"/kb/{it.base}/errors", {}),
+        (f"/kb/{it.base}/errors?run={it.ingestion}", {}),
+    ],
+    "listKnowledgeBaseRuns": lambda it: [(f"/kb/{it.base}/runs", {})],
+    "verifyKnowledgeBase": lambda it: [(f"/kb/{it.base}/verify", {})],
+    "repairKnowledgeBase": lambda it: [(f"/kb/{it.base}/repair", {}), (f"/kb/{it.base}/repair?tenant=acme", {})],
 }
 
 OF_NO_TENANT = {"listWorkflows", "getWorkflow", "getLive", "getReady"}
 """They say the same to everybody."""
 
 WITHOUT_PROBLEMS = {"/metrics"}
+
+NAMES_FOLDERS = {"startPagesRun", "startIngestion", "planIngestion"}
 
 
 @asynccontextmanager
@@ -198,8 +241,11 @@ async def everybodys(folder: Path) -> AsyncIterator[Api]:
     for tenant in ("acme", "bolt"):
         for place in ("labels", "images"):
             (folder / tenant / place / "Ohio" / "Oberlin" / "1850").mkdir(parents=True)
-    also = {"pages": {"roots": [str(folder / "{tenant}")]}}
-    more = [pages, documents, export, many]
+        (folder / tenant / "notes").mkdir()
+        (folder / tenant / "notes" / "roses.md").write_text(f"# Roses\n\nThe roses of {tenant}.\n")
+    roots = {"roots": [str(folder / "{tenant}")]}
+    also = {"pages": roots, "ingestion": roots}
+    more = [pages, documents, export, many, *INGESTION]
     async with serving(folder, open_access=False, more=more, sections=found_sections(), also=also) as api:
         yield api
 
@@ -213,6 +259,10 @@ async def acme(api: Api) -> Theirs:
         await api.run(ended)
         run = (await own.post("/pages/runs", json=RUN)).json()["run"]["id"]
         await own.post(f"/pages/runs/{run}/pause")
+        filled = (await own.post("/jobs/secret-notes/start", json=NOTES)).json()["id"]
+        await api.run(filled)
+        ingestion = (await own.post("/jobs/secret-notes/start")).json()["id"]
+        await own.post(f"/jobs/{ingestion}/pause")
         invoice, _ = sample("tenants", kind="facturx")
         files = [("file", (name, invoice)) for name in ("secret-out.pdf", "acme-twin.pdf")]
         sent = (await own.post("/api/documents", files=files)).json()
@@ -235,7 +285,9 @@ async def acme(api: Api) -> Theirs:
     await penstock.set_budget(f"job:{job}", 5)
     await api.secret("acme-boss", "admin", tenant="acme")
     calls = (quarantined.id, running.id)
-    return Theirs(job, quarantined.job, dead, batch.id, over.id, *calls, run, ended, document, item, sent["batch_id"])
+    read = (document, item, sent["batch_id"])
+    kept = ("secret-notes", ingestion)
+    return Theirs(job, quarantined.job, dead, batch.id, over.id, *calls, run, ended, *read, *kept)
 
 
 async def everything(client: httpx2.AsyncClient, theirs: Theirs) -> dict[str, Any]:
@@ -254,16 +306,19 @@ async def everything(client: httpx2.AsyncClient, theirs: Theirs) -> dict[str, An
         # It rises by itself.
         item["priority"] = None
     told["costs"] = (await client.get(f"{V1}/costs?tenant=acme")).json()
+    for path in ("", f"/{theirs.base}", f"/{theirs.base}/documents", f"/{theirs.base}/runs"):
+        told[f"kb{path}"] = (await client.get(f"/kb{path}?tenant=acme")).json()
     return told
 
 
-def at(path: str) -> str:
-    return path if path.startswith(("/pages/", "/api/")) else V1 + path
+def at(template: str, path: str) -> str:
+    """Those of the engine's own API are written without its prefix."""
+    return V1 + path if template.startswith(V1) else path
 
 
 def refused(name: str, answer: httpx2.Response) -> bool:
     """Folders of others are no folders that may be named, whether they are there or not."""
-    outside = name == "startPagesRun" and answer.status_code == 422 and "pages.roots" in answer.text
+    outside = name in NAMES_FOLDERS and answer.status_code == 422 and ".roots of the service" in answer.text
     return answer.status_code in (403, 404) or outside
 
 
@@ -289,8 +344,9 @@ async def test_another_tenants_things_are_not_there_on_any_route(tmp_path: Path)
             assert not known, f"say here how another tenant's ids are tried on {known}"
             for name, attempts in ATTEMPTS.items():
                 method, template, _ = api.document.operations()[name]
-                for path, sent in attempts(theirs):
-                    answer = await bolt.request(method, at(path), **sent)
+                for told, sent in attempts(theirs):
+                    path = at(template, told)
+                    answer = await bolt.request(method, path, **sent)
                     assert refused(name, answer) or shows_nothing(answer, theirs), f"{name}: {answer.text}"
                     if "{" in template and answer.status_code == 404:
                         await same_as_never(bolt, method, path, sent, answer, theirs)
@@ -304,7 +360,7 @@ async def same_as_never(
     for one in vars(theirs).values():
         if one in path:
             never = "0" * len(one)
-            other = await client.request(method, at(path.replace(one, never)), **sent)
+            other = await client.request(method, path.replace(one, never), **sent)
             assert other.status_code == answer.status_code
             assert other.text.replace(never, one) == answer.text
 
@@ -318,6 +374,9 @@ async def test_a_tenants_own_things_are_there(tmp_path: Path) -> None:
             assert len((await own.get("/pages/runs")).json()["items"]) == 2
             assert (await own.get(f"/pages/runs/{theirs.run}")).json()["run"]["tenant"] == "acme"
             assert len((await own.get("/api/documents")).json()["items"]) == 2
+            assert [one["kb_id"] for one in (await own.get("/kb")).json()["items"]] == [theirs.base]
+            assert (await own.get(f"/kb/{theirs.base}/search?q=roses")).json()["hits"][0]["source"] == "roses.md"
+            assert (await own.get(f"/jobs/{theirs.ingestion}/status")).json()["status"] == "paused"
             assert (await own.get(f"/api/queue/{theirs.item}")).json()["item"]["assigned_to"] == "acme-ann"
             assert (await own.get(f"/api/batches/{theirs.many}")).json()["completed"] == 2
             for path in ("jobs", "batches", "calls", "dead-letters", "schedules", "locks", "audit", "tokens"):

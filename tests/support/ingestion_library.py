@@ -72,7 +72,7 @@ def configuration(folder: Path, *, prune: bool = False) -> Configuration:
 
 
 def settings(home: Path) -> Settings:
-    return Settings.model_validate({"home": home, "ingestion": {"batch": 10, "group": 16}})
+    return Settings.model_validate({"home": home, "ingestion": {"batch": 20, "group": 24}})
 
 
 def opened(store: str, home: Path, *, lease: float = 30.0) -> _Opened:

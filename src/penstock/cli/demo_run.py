@@ -62,6 +62,10 @@ EXAMPLES = (
         "inbox", "invoices, reviewed", ("documents", "documents.batch", "documents.export"), {"completed": 15},
         module="penstock.cli.demo_documents", shares_home=True,
     ),
+    Example(
+        "knowledge", "knowledge bases, asked", ("ingestion", "ingestion.purge"), {"completed": 4, "canceled": 1},
+        module="penstock.cli.demo_ingestion",
+    ),
 )  # fmt: skip
 
 

@@ -25,6 +25,11 @@ def _tenant(function: F) -> F:
     )
 
 
+def _rebuild(function: F) -> F:
+    text = "Fill it anew, as another chunker or embedder needs; what is there is searched until that is done."
+    return click.option("--rebuild", is_flag=True, help=text)(function)
+
+
 def _limit(function: F) -> F:
     return click.option(
         "--limit", "-n", type=WholeNumber(1, 500), default=50, show_default=True, help="At most so many."
@@ -39,11 +44,7 @@ def ingest() -> None:
 @ingest.command()
 @click.argument("kb", metavar="KB")
 @source_options
-@click.option(
-    "--rebuild",
-    is_flag=True,
-    help="Fill it anew, as another chunker or embedder needs; the old one is searched meanwhile.",
-)
+@_rebuild
 @click.option(
     "--every", type=EVERY, metavar="DURATION", help="Refresh it by itself: 15m, 6h, 1d, 1w; or never again: never."
 )
@@ -72,9 +73,10 @@ def start(call: Invocation, kb: str, rebuild: bool, every: float | None, wait: b
 @ingest.command()
 @click.argument("kb", metavar="KB")
 @source_options
+@_rebuild
 @_tenant
 @click.pass_obj
-def plan(call: Invocation, kb: str, tenant: str) -> int:
+def plan(call: Invocation, kb: str, rebuild: bool, tenant: str) -> int:
     """Say what filling it would come to, in money and time.
 
     And in documents, chunks and tokens. Everything is read and cut as a run would do it; of websites a few pages.
@@ -84,7 +86,7 @@ def plan(call: Invocation, kb: str, tenant: str) -> int:
     from penstock.cli.ingest_sources import sources_of
 
     said = given()
-    return ingest_plan.plan(call, kb, said, sources_of(said), tenant=tenant)
+    return ingest_plan.plan(call, kb, said, sources_of(said), rebuild=rebuild, tenant=tenant)
 
 
 @ingest.command()
@@ -160,7 +162,7 @@ def errors(call: Invocation, kb: str, limit: int, before: str | None, tenant: st
 
 @ingest.command("list")
 @_limit
-@click.option("--after", metavar="KB", default="", help="Go on from the last name of the page before.")
+@click.option("--after", metavar="KB/TENANT", default="", help="Go on from the last one of the page before.")
 @click.option("--tenant", "-t", help="Only those of this tenant.")
 @click.pass_obj
 def list_(call: Invocation, limit: int, after: str, tenant: str | None) -> None:
@@ -275,8 +277,8 @@ def delete(call: Invocation, kb: str, yes: bool, wait: bool, tenant: str) -> int
 
 @ingest.command()
 @click.argument("folder")
-@click.option("--pages", type=WholeNumber(2, 60), default=24, show_default=True, help="Of the documentation site.")
-@click.option("--pdfs", type=WholeNumber(1, 20), default=3, show_default=True, help="How many PDFs.")
+@click.option("--pages", type=WholeNumber(2, 73), default=24, show_default=True, help="Of the documentation site.")
+@click.option("--pdfs", type=WholeNumber(1, 16), default=3, show_default=True, help="How many PDFs.")
 @click.option("--seed", type=WholeNumber(0, 2**31), default=7, show_default=True, help="Another one: other facts.")
 @click.pass_obj
 def samples(call: Invocation, folder: str, pages: int, pdfs: int, seed: int) -> None:

@@ -3,7 +3,6 @@ was wished."""
 
 from __future__ import annotations
 
-import shlex
 import sys
 from typing import Any
 
@@ -13,7 +12,7 @@ from penstock.app import Penstock
 from penstock.cli import sessions
 from penstock.cli.command import Invocation
 from penstock.cli.ingest_asked import Asked, acting, asked_of, base_meant, lack_for, run_meant, unknown
-from penstock.cli.ingest_options import NEVER, Given, configuration
+from penstock.cli.ingest_options import NEVER, Given, configuration, kept_of
 from penstock.cli.ingest_shapes import run_shape, taken_out_shape
 from penstock.cli.ingest_told import TakenOut, run_told, taken_out
 from penstock.cli.ingest_views import big
@@ -23,6 +22,7 @@ from penstock.engine.errors import Conflict, NotFound
 from penstock.engine.model import Job
 from penstock.pipelines.ingestion import bases, control
 from penstock.pipelines.ingestion.bases import Base, Run
+from penstock.service.beginning import same_flags
 from penstock.times import ago
 
 MENDED = {
@@ -55,7 +55,7 @@ def start(
         control.cron_of(every, 0.0)
 
     async def main() -> int:
-        async with acting(asked, must_exist=not sources) as app:
+        async with acting(asked, kb, must_exist=not sources) as app:
             check_kept(app, asked)
             found = await bases.find_base(app.engine, tenant, kb)
             if found is None and not sources:
@@ -64,7 +64,7 @@ def start(
                 await _never_again(app, asked, kb)
                 if not sources and not wait and not rebuild:
                     return 0
-            config = configuration(said, sources, None if found is None else found.config)
+            config = configuration(said, sources, kept_of(found, rebuild=rebuild))
             try:
                 told = await control.start(app, kb, config, rebuild=rebuild, tenant=tenant, actor=call.who)
             except Conflict as error:
@@ -85,14 +85,16 @@ async def _in_the_way(app: Penstock, asked: Asked, found: Base | None, error: Co
     job = None if found is None or found.run is None else await control.newest_job(app, found.run)
     if found is None or job is None or job.final:
         return error
-    if job.status == "paused" or await lack_for(app, job):
+    end = f"end it: `{asked.command(f'cancel {found.id} --wait')}`"
+    if job.status == "canceling":
+        return Conflict(f"run {found.run} of {found.id!r} is being canceled: wait for that, or {end}", job=error.job)
+    lack = await lack_for(app, job)
+    if job.status == "paused" or lack:
         way = f"go on with it: `{asked.command(f'resume {found.id} --wait')}`"
     else:
         way = f"look on: `{asked.command(f'status {found.id} --watch')}`"
-    words = (
-        f"run {found.run} of {found.id!r} is {job.status}: {way}, or end it: `{asked.command(f'cancel {found.id}')}`"
-    )
-    return Conflict(words, job=error.job)
+    state = "paused" if job.status == "paused" else f"running{', but no worker is alive' if lack else ''}"
+    return Conflict(f"run {found.run} of {found.id!r} is {state}; {way}, or {end}", job=error.job)
 
 
 async def _scheduled(app: Penstock, asked: Asked, kb: str, every: float) -> None:
@@ -132,7 +134,7 @@ def pause(call: Invocation, kb: str, *, wait: bool, tenant: str) -> int:
     asked = asked_of(call, tenant)
 
     async def main() -> int:
-        async with acting(asked) as app:
+        async with acting(asked, kb) as app:
             run = await run_meant(app, asked, kb)
             job = await control.pause(app, run, actor=call.who)
             if wait and job.status != "paused" and not await lack_for(app, job):
@@ -154,7 +156,7 @@ def resume(call: Invocation, kb: str, *, errors: bool, wait: bool, tenant: str) 
     asked = asked_of(call, tenant)
 
     async def main() -> int:
-        async with acting(asked) as app:
+        async with acting(asked, kb) as app:
             run = await run_meant(app, asked, kb)
             if errors:
                 told = await control.retry_errors(app, run, actor=call.who)
@@ -190,14 +192,14 @@ def cancel(call: Invocation, kb: str, *, wait: bool, tenant: str) -> int:
     asked = asked_of(call, tenant)
 
     async def main() -> int:
-        async with acting(asked) as app:
+        async with acting(asked, kb) as app:
             run = await run_meant(app, asked, kb)
             job = await control.newest_job(app, run.id)
             if job is None or not (wait and job.status == "canceling"):
                 job = await control.cancel(app, run, actor=call.who)
             again = asked.command(f"cancel {run.base} --wait")
             if wait:
-                job = await carried_out(asked, app, job.id, again)
+                job = await carried_out(asked, app, job.id, again, words=f"taking out what run {run.id} wrote")
             gone = taken_out(job)
             call.out.data({"run": run_shape(await run_told(app, run)), "taken_out": taken_out_shape(gone)})
             if job.status == "canceled":
@@ -227,12 +229,13 @@ def repair(call: Invocation, kb: str, *, wait: bool, tenant: str) -> int:
     asked = asked_of(call, tenant)
 
     async def main() -> int:
-        async with acting(asked) as app:
+        async with acting(asked, kb) as app:
             await base_meant(app, asked, kb)
             told = await control.start_repair(app, kb, tenant=tenant, actor=call.who)
             job = await app.job(told.job_id)
             if wait:
-                job = await carried_out(asked, app, job.id, asked.command(f"repair {kb} --wait"))
+                again = asked.command(f"repair {kb} --wait")
+                job = await carried_out(asked, app, job.id, again, words=f"mending {kb}")
             mended = job.result if job.status == "completed" and isinstance(job.result, dict) else {}
             call.out.data({"kb_id": kb, "job_id": job.id, "status": job.status, "error": job.error, "mended": mended})
             return await _show_repair(app, asked, kb, job, mended)
@@ -270,7 +273,7 @@ def delete(call: Invocation, kb: str, *, yes: bool, wait: bool, tenant: str) -> 
         raise click.UsageError("deleting cannot be undone, and there is no terminal to ask on: add --yes")
 
     async def main() -> int:
-        async with acting(asked) as app:
+        async with acting(asked, kb) as app:
             base = await base_meant(app, asked, kb)
             edition = None if base.edition is None else await bases.edition_of(app.engine, base.edition)
             documents = 0 if edition is None else edition.documents
@@ -280,7 +283,8 @@ def delete(call: Invocation, kb: str, *, yes: bool, wait: bool, tenant: str) -> 
             job_id = await control.forget(app, kb, tenant=tenant, actor=call.who)
             job = await app.job(job_id)
             if wait:
-                job = await carried_out(asked, app, job_id, f"penstock jobs wait {shlex.quote(job_id)}")
+                again = f"penstock jobs wait {job_id}{same_flags(asked.settings)}"
+                job = await carried_out(asked, app, job_id, again, words=f"removing {kb}")
             call.out.data({"kb_id": kb, "documents": documents, "job_id": job.id, "status": job.status})
             call.out.tell(f"Deleted {kb} ({big(documents, 'document')}).")
             if job.status == "failed":

@@ -51,11 +51,11 @@ def asked_of(call: Invocation, tenant: str) -> Asked:
 
 
 @contextlib.asynccontextmanager
-async def acting(asked: Asked, *, must_exist: bool = True) -> AsyncIterator[Penstock]:
+async def acting(asked: Asked, name: str, *, must_exist: bool = True) -> AsyncIterator[Penstock]:
     """The store, and the pipeline that jobs are made for."""
     if must_exist:
-        await _check_store(asked, with_app=True)
-    async with sessions.opened(asked.settings, with_app=True) as app:
+        await _check_store(asked, name, with_app=True)
+    async with sessions.opened(asked.settings, with_app=True, must_exist=must_exist) as app:
         for workflow in ALL:
             if app.workflows.get(workflow.name) is not workflow:
                 raise InvalidConfiguration(
@@ -67,14 +67,14 @@ async def acting(asked: Asked, *, must_exist: bool = True) -> AsyncIterator[Pens
 
 
 @contextlib.asynccontextmanager
-async def looking(asked: Asked) -> AsyncIterator[Penstock]:
+async def looking(asked: Asked, name: str | None = None) -> AsyncIterator[Penstock]:
     """The store alone, to look into."""
-    await _check_store(asked, with_app=False)
-    async with sessions.opened(asked.settings) as app:
+    await _check_store(asked, name, with_app=False)
+    async with sessions.opened(asked.settings, must_exist=True) as app:
         yield app
 
 
-async def _check_store(asked: Asked, *, with_app: bool) -> None:
+async def _check_store(asked: Asked, name: str | None, *, with_app: bool) -> None:
     """Without a store there is no knowledge base: that is what a reader wants to know. An app may bring its own."""
     settings = asked.settings
     if settings.app is not None and (with_app or settings.source("app") == "--app"):
@@ -85,11 +85,13 @@ async def _check_store(asked: Asked, *, with_app: bool) -> None:
             "memory:// is empty in each process: knowledge bases need sqlite:///FILE or postgresql://…"
         )
     if (await schema_state(url)).revision is None:
-        raise NotFound(f"there is no knowledge base, and no store {url} yet: {how_to_make(asked)}")
+        which = "" if name is None else f" {name[:100]!r}"
+        raise NotFound(f"there is no knowledge base{which}, and no store {url} yet: {how_to_make(asked, name)}")
 
 
-def how_to_make(asked: Asked, name: str = "NAME") -> str:
-    return f"make one with `{asked.command(f'start {shlex.quote(name)} --markdown FOLDER')}`"
+def how_to_make(asked: Asked, name: str | None = None) -> str:
+    named = "NAME" if name is None else shlex.quote(name[:100])
+    return f"make one with `{asked.command(f'start {named} --markdown FOLDER')}`"
 
 
 async def base_meant(app: Penstock, asked: Asked, name: str) -> Base:
@@ -112,12 +114,15 @@ async def run_meant(app: Penstock, asked: Asked, name: str) -> Run:
 
 async def unknown(app: Penstock, asked: Asked, name: str, kind: str) -> NotFound:
     """Names that are alike, those that there are, or how to make one."""
-    known = [base.id for base in await bases.bases(app.engine, asked.tenant, limit=MOST_NAMES)]
+    every = await bases.bases(app.engine, None, limit=MOST_NAMES)
+    known = [base.id for base in every if base.tenant == asked.tenant]
     words = f"there is no {kind} {name[:100]!r}"
     if asked.tenant != DEFAULT_TENANT:
         words += f" of tenant {asked.tenant}"
+    if others := sorted(base.tenant for base in every if base.id == name):
+        return NotFound(f"{words}; there is one of tenant {others[0]}: --tenant {shlex.quote(others[0])}")
     if not known:
-        return NotFound(f"{words}, and no other: {how_to_make(asked)}")
+        return NotFound(f"{words}, and no other: {how_to_make(asked, name)}")
     folded = {each.casefold(): each for each in known}
     alike = [folded[each] for each in difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.6)]
     if alike:

@@ -3,7 +3,8 @@ tenth of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -190,8 +191,13 @@ def trouble(job: Job | None) -> str:
     """Why the run's step failed and is tried again; empty where it is not."""
     if job is None or job.final or job.status in ("paused", "canceling") or not job.error:
         return ""
-    kind, colon, words = job.error.partition(": ")
-    return words if colon and kind.isidentifier() else job.error
+    return plain(job.error)
+
+
+def plain(error: str) -> str:
+    """What went wrong, without the name of the error, which is for programs."""
+    kind, colon, words = error.partition(": ")
+    return words if colon and kind.isidentifier() else error
 
 
 def _again(job: Job | None, now: float) -> str:
@@ -200,3 +206,17 @@ def _again(job: Job | None, now: float) -> str:
 
 def view_for(out: Output, jobs: Mapping[str, Job], watched: Watched) -> IngestView:
     return LiveIngest(out, jobs, watched) if out.live else LineIngest(out, jobs, watched)
+
+
+@contextlib.contextmanager
+def working(out: Output, words: str) -> Iterator[None]:
+    """A line on a terminal that moves while something is done."""
+    if not out.live:
+        yield
+        return
+    from rich.live import Live
+    from rich.spinner import Spinner
+    from rich.text import Text
+
+    with Live(Spinner("dots", Text(words)), console=out.console(stderr=True), refresh_per_second=8, transient=True):
+        yield

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from penstock.app import Penstock
 from penstock.cli import sessions
 from penstock.cli.command import Invocation
 from penstock.cli.ingest_asked import Asked, asked_of, base_meant, how_to_make, lack_for, looking, run_meant
-from penstock.cli.ingest_shapes import base_shape, error_shape, hit_shape, run_shape, verified_shape
-from penstock.cli.ingest_told import RunTold, base_lines, run_told
-from penstock.cli.ingest_told import errors as errors_of
+from penstock.cli.ingest_live import working
+from penstock.cli.ingest_shapes import base_shape, hit_shape, run_shape, verified_shape
+from penstock.cli.ingest_told import RunTold, bases_told, run_told
 from penstock.cli.ingest_views import show_bases, show_errors, show_runs, show_status, show_verified
 from penstock.cli.ingest_wait import watched_to_the_end, way_on
-from penstock.cli.output import Output
 from penstock.engine.identity import checked_name
 from penstock.engine.model import DEFAULT_TENANT
-from penstock.pipelines.ingestion import bases, searching, verifying
+from penstock.pipelines.ingestion import bases, reading, searching, verifying
+from penstock.pipelines.ingestion.answers import error_line
 from penstock.pipelines.ingestion.bases import Base
 from penstock.pipelines.ingestion.control import newest_job
 from penstock.pipelines.ingestion.index import index_for
@@ -28,7 +27,7 @@ def status(call: Invocation, kb: str, *, watch: bool, tenant: str) -> int:
     asked = asked_of(call, tenant)
 
     async def main() -> int:
-        async with looking(asked) as app:
+        async with looking(asked, kb) as app:
             run = await run_meant(app, asked, kb)
             if watch:
                 return await watched_to_the_end(asked, app, run)
@@ -61,11 +60,12 @@ def errors(call: Invocation, kb: str, *, limit: int, before: str | None, tenant:
     asked = asked_of(call, tenant)
 
     async def main() -> None:
-        async with looking(asked) as app:
+        async with looking(asked, kb) as app:
             run = await run_meant(app, asked, kb)
-            found = await errors_of(app, run, of_run=kb != run.base, before=before, limit=limit)
+            only = None if kb == run.base else run.id
+            found = await reading.errors(app.engine, run.tenant, run.base, run=only, before=before, limit=limit)
             following = found[-1].id if len(found) == limit else None
-            call.out.data({"errors": [error_shape(row) for row in found], "next": following})
+            call.out.data({"errors": [error_line(row) for row in found], "next": following})
             if not found:
                 call.out.tell(f"{run.base} has no errors.")
             elif not call.json:
@@ -85,9 +85,9 @@ def list_bases(call: Invocation, *, limit: int, after: str, tenant: str | None) 
 
     async def main() -> None:
         async with looking(asked) as app:
-            found = await base_lines(app, tenant, after=after, limit=limit)
-            following = found[-1].base.id if len(found) == limit else None
-            call.out.data({"bases": [base_shape(line) for line in found], "next": following})
+            found = await bases_told(app, tenant, after=_place(after, tenant), limit=limit)
+            following = f"{found[-1].line.id}/{found[-1].line.tenant}" if len(found) == limit else None
+            call.out.data({"bases": [base_shape(told) for told in found], "next": following})
             if not found:
                 call.out.tell(f"There are no knowledge bases: {how_to_make(asked)}")
             elif not call.json:
@@ -98,11 +98,19 @@ def list_bases(call: Invocation, *, limit: int, after: str, tenant: str | None) 
     sessions.run(main())
 
 
+def _place(after: str, tenant: str | None) -> tuple[str, str] | None:
+    """`docs/acme`: two tenants may have one of the same name. A tenant need not be said where it is asked for."""
+    if not after:
+        return None
+    name, _, whose = after.partition("/")
+    return name, whose or tenant or DEFAULT_TENANT
+
+
 def list_runs(call: Invocation, kb: str, *, limit: int, before: str | None, tenant: str) -> None:
     asked = asked_of(call, tenant)
 
     async def main() -> None:
-        async with looking(asked) as app:
+        async with looking(asked, kb) as app:
             base = await base_meant(app, asked, kb)
             rows = await bases.runs(app.engine, tenant, base.id, before=before, limit=limit)
             found = [await run_told(app, run) for run in rows]
@@ -122,7 +130,7 @@ def verify(call: Invocation, kb: str, *, tenant: str) -> int:
     asked = asked_of(call, tenant)
 
     async def main() -> int:
-        async with looking(asked) as app:
+        async with looking(asked, kb) as app:
             base = await base_meant(app, asked, kb)
             found = verifying.Verified()
             if base.edition is not None:
@@ -155,7 +163,7 @@ def search(
     many = [] if questions is None else read_questions(questions)
 
     async def main() -> None:
-        async with looking(asked) as app:
+        async with looking(asked, kb) as app:
             base = await base_meant(app, asked, kb)
             if question is None:
                 await answer_all(app, kb, many, tenant=tenant, top=top, mode=mode, filter=wanted)
@@ -180,17 +188,3 @@ async def _how_full(app: Penstock, asked: Asked, base: Base, *, found: bool, fil
         out.note(f"{base.id} is not filled to the end: {watch}")
     elif not found:
         out.tell("Nothing was found" + (" in documents that fit the filter." if filtered else "."))
-
-
-@contextlib.contextmanager
-def working(out: Output, words: str) -> Iterator[None]:
-    """A line on a terminal that moves while something is done."""
-    if not out.live:
-        yield
-        return
-    from rich.live import Live
-    from rich.spinner import Spinner
-    from rich.text import Text
-
-    with Live(Spinner("dots", Text(words)), console=out.console(stderr=True), refresh_per_second=8, transient=True):
-        yield

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -12,7 +13,8 @@ import click
 from penstock.cli.parameters import DURATION, Duration, WholeNumber
 
 if TYPE_CHECKING:
-    from penstock.pipelines.ingestion.model import ChunkerSpec, Configuration
+    from penstock.pipelines.ingestion.bases import Base
+    from penstock.pipelines.ingestion.model import ChunkerSpec, Configuration, EmbedderSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,6 +62,20 @@ class Given:
     dimension: int | None = None
     batch: bool | None = None
     prune: bool | None = None
+
+    def words(self) -> str:
+        """The same once more, for another command."""
+        told = ""
+        for each in fields(self):
+            value, name = getattr(self, each.name), each.name.replace("_", "-")
+            if isinstance(value, bool):
+                told += f" --{'' if value else 'no-'}{name}"
+            elif value is not None:
+                several = value if isinstance(value, tuple) else (value,)
+                told += "".join(
+                    f" --{name} {shlex.quote(f'{one:g}' if isinstance(one, float) else str(one))}" for one in several
+                )
+        return told
 
     @property
     def chunking(self) -> dict[str, Any]:
@@ -137,9 +153,8 @@ def configuration(said: Given, sources: list[dict[str, Any]], kept: Configuratio
         told: dict[str, Any] = {"sources": sources, "chunker": _with_overlap(chunker), "embedder": embedder}
     else:
         assert kept is not None
-        told = kept.model_dump(exclude={"embedder"})
-        told["chunker"] = _with_overlap(chunker, kept.chunker) if chunker else told["chunker"]
-        told["embedder"] = _merged(kept, embedder)
+        told = {"sources": kept.sources, "chunker": _with_overlap(chunker, kept.chunker)}
+        told["embedder"] = _merged(kept.embedder, embedder)
         prune = kept.prune if said.prune is None else said.prune
     try:
         return Configuration.model_validate({**told, "prune": prune})
@@ -149,22 +164,31 @@ def configuration(said: Given, sources: list[dict[str, Any]], kept: Configuratio
         raise InvalidRequest(f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
+def kept_of(base: Base | None, *, rebuild: bool) -> Configuration | None:
+    """What a knowledge base keeps: for another filling all of it, else what a run may choose."""
+    from penstock.pipelines.ingestion.control import sources_of
+
+    if base is None:
+        return None
+    return base.config if rebuild else sources_of(base)
+
+
 def _with_overlap(said: dict[str, Any], kept: ChunkerSpec | None = None) -> dict[str, Any]:
     """Where a size was said that the usual overlap does not fit, one in the usual proportion."""
     from penstock.pipelines.ingestion.model import DEFAULT_OVERLAP, DEFAULT_SIZE
 
-    chunker = {**({} if kept is None else kept.model_dump()), **said}
+    chunker = {**({} if kept is None else kept.model_dump(exclude_unset=True)), **said}
     size, overlap = chunker.get("size", DEFAULT_SIZE), chunker.get("overlap", DEFAULT_OVERLAP)
     if "overlap" not in said and overlap > size // 2:
         chunker["overlap"] = size * DEFAULT_OVERLAP // DEFAULT_SIZE
     return chunker
 
 
-def _merged(kept: Configuration, said: dict[str, Any]) -> dict[str, Any]:
+def _merged(kept: EmbedderSpec, said: dict[str, Any]) -> dict[str, Any]:
     """A model belongs to its embedder, and a dimension to its model."""
-    have = kept.embedder
-    if said.get("name", have.name) != have.name:
+    have = kept.model_dump(exclude_unset=True)
+    if said.get("name", kept.name) != kept.name:
         return said
-    if said.get("model", have.model) != have.model:
-        return {"name": have.name, "batch": have.batch, **said}
-    return {**have.model_dump(exclude_none=True), **said}
+    if said.get("model", kept.model) != kept.model:
+        have.pop("dimension", None)
+    return {**have, **said}

@@ -26,12 +26,15 @@ if TYPE_CHECKING:
 
 SNIPPET = 320
 """Characters of a hit that are shown."""
+BEFORE = 120
+"""Characters before the words in which the sentence must begin."""
 AT_ONCE = 8
 """Questions of a file that are answered at the same time."""
 BAR = 10
 
 _WORD = re.compile(r"\w+")
 _HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t#]*$", re.M)
+_MARKS = re.compile(r"^(?:#{1,6}[ \t]+|```\w*[ \t]*$)", re.M)
 _ENDINGS = ("ings", "ing", "ies", "ed", "es", "en", "er", "s", "e", "n")
 
 
@@ -177,30 +180,36 @@ def _fits(word: str, wanted: Sequence[str]) -> bool:
 def snippet(text: str, question: str, most: int = SNIPPET) -> Snippet:
     """The part that has most of the words that were asked for, from the beginning of a line or a sentence."""
     if len(text) <= most:
-        return Snippet(" ".join(text.split()), 0)
+        return Snippet(_plain(text), 0)
     wanted = stems(question)
     places = [(found.start(), found[0].lower()) for found in _WORD.finditer(text) if wanted and _fits(found[0], wanted)]
-    best, most_words = 0, 0
+    best, most_words, narrowest = 0, 0, 0
     for number, (start, _) in enumerate(places):
-        there = {word for place, word in places[number:] if place < start + most * 3 // 4}
-        if len(there) > most_words:
-            best, most_words = start, len(there)
+        near = [(place, word) for place, word in places[number:] if place < start + most * 3 // 4]
+        words, width = len({word for _, word in near}), near[-1][0] - start
+        if words > most_words or (words == most_words and width < narrowest):
+            best, most_words, narrowest = start, words, width
     begin = _beginning(text, best)
     part = text[begin : begin + most]
     end = begin + len(part)
     if end < len(text) and " " in part:
         part = part[: part.rindex(" ")]
-    words = " ".join(part.split())
-    return Snippet(f"{'… ' if begin and text[:begin].strip() else ''}{words}{' …' if end < len(text) else ''}", best)
+    line = _plain(part)
+    return Snippet(f"{'… ' if begin and text[:begin].strip() else ''}{line}{' …' if end < len(text) else ''}", best)
+
+
+def _plain(text: str) -> str:
+    """On one line, without the marks of headings and of code."""
+    return " ".join(_MARKS.sub("", text).split())
 
 
 def _beginning(text: str, place: int) -> int:
     """Where the sentence, the line or at least the word begins that stands here."""
-    near = text[max(place - 120, 0) : place]
-    for mark in (". ", "\n", "? ", "! ", ": ", " "):
-        if (found := near.rfind(mark)) >= 0:
-            return place - len(near) + found + len(mark)
-    return place if len(near) == 120 else 0
+    near = text[max(place - BEFORE, 0) : place]
+    ends = [found + len(mark) for mark in (". ", "? ", "! ", ": ", "\n") if (found := near.rfind(mark)) >= 0]
+    if ends:
+        return place - len(near) + max(ends)
+    return 0 if place < BEFORE else place - len(near) + near.rfind(" ") + 1
 
 
 def emphasised(text: str, question: str) -> Text:

@@ -4,7 +4,6 @@ known of it stays known whatever else is named beside it. Paths are made absolut
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +13,11 @@ import click
 
 from penstock.cli.ingest_options import Given
 from penstock.engine.errors import InvalidRequest
-
-PATHS = {"markdown": ("path",), "pdf": ("path", "paths"), "youtube": ("files",)}
-"""Which options of a source that comes with Penstock name files."""
+from penstock.pipelines.ingestion.sources import OTHER_PATHS, PATHS
 
 _ADDRESS = re.compile(r"https?://", re.I)
+_PLAYLIST = re.compile(r"(?:PL|UU|FL|OL|LL|RD|TL|EC|UL)[\w-]{8,}\Z")
+"""How the ids of playlists begin: any other word is a mistake."""
 
 
 def sources_of(said: Given) -> list[dict[str, Any]]:
@@ -63,7 +62,7 @@ def _video_or_playlist(text: str) -> dict[str, list[str]]:
 
     if (video := video_id(text)) is not None:
         return {"ids": [video]}
-    if (playlist := playlist_id(text)) is not None:
+    if (playlist := playlist_id(text)) is not None and _PLAYLIST.match(playlist):
         return {"playlists": [playlist]}
     raise click.UsageError(
         f"--youtube: {text!r} is neither a video nor a playlist: give an id, or an address at youtube.com or youtu.be"
@@ -76,8 +75,9 @@ def there(option: str, path: str) -> str:
         raise click.UsageError(f"{option}: {path} is an address, not a folder or a file: --website reads sites")
     if not Path(path).exists():
         raise InvalidRequest(f"{option}: there is no folder or file {path}")
-    # A link keeps its name: what it leads to may be another folder tomorrow.
-    return os.path.normpath(Path(path).absolute())
+    # A link keeps its name: what it leads to may be another folder tomorrow. But `link/..` is not where it seems to be.
+    whole = Path(path).absolute()
+    return str(whole.resolve() if ".." in whole.parts else whole)
 
 
 def _own(text: str) -> dict[str, Any]:
@@ -89,10 +89,15 @@ def _own(text: str) -> dict[str, Any]:
         raise click.UsageError("--source is nested too deeply") from error
     if not isinstance(found, dict) or not isinstance(found.get("type"), str):
         raise click.UsageError("""--source must be an object with a type: '{"type": "markdown", "path": "docs"}'""")
-    for name in PATHS.get(found["type"], ()):
+    for name in PATHS.get(found["type"], OTHER_PATHS):
         value = found.get(name)
         if isinstance(value, str):
-            found[name] = there(f"--source: {name}", value)
+            found[name] = _named(found["type"], name, value)
         elif isinstance(value, list) and all(isinstance(each, str) for each in value):
-            found[name] = [there(f"--source: {name}", each) for each in value]
+            found[name] = [_named(found["type"], name, each) for each in value]
     return found
+
+
+def _named(kind: str, name: str, path: str) -> str:
+    """What a type of somebody else calls a path need not be one of this machine."""
+    return there(f"--source: {name}", path) if kind in PATHS or Path(path).exists() else path

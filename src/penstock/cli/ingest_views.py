@@ -9,23 +9,25 @@ from typing import Any
 import click
 
 from penstock.app import Penstock
-from penstock.cli.fitting import cut, fitted, needed, shortened, widths_of
+from penstock.cli.fitting import fitted, needed, shortened, widths_of
 from penstock.cli.ingest_asked import Asked
 from penstock.cli.ingest_bars import drawn, lines
-from penstock.cli.ingest_live import left_text, status_words
-from penstock.cli.ingest_told import BaseLine, ErrorRow, RunTold, sources_text
+from penstock.cli.ingest_live import left_text, plain, status_words
+from penstock.cli.ingest_told import BaseTold, RunTold, sources_text
 from penstock.cli.output import STATUS_STYLES, Output, counted, harmless, plain_table
 from penstock.cli.sheets import show_sheet
 from penstock.engine.budget import dollars
 from penstock.engine.model import DEFAULT_TENANT
 from penstock.pipelines.ingestion import bases
 from penstock.pipelines.ingestion.planning import Plan
+from penstock.pipelines.ingestion.reading import ErrorLine
 from penstock.pipelines.ingestion.verifying import FAULTS, Verified
 from penstock.times import ago, length, local_and_ago
 
 STYLES = {**STATUS_STYLES, "not_started": "bright_black", "canceled": "yellow"}
 PHASES = ("PHASE", "DONE", "RATE", "TIME")
-SHORTEST = {"SOURCES": 16, "EMBEDDER": 8, "KB": 12}
+SHORTEST = {"SOURCES": 16, "KB": 12}
+NUMBERS = frozenset(("DOCUMENTS", "CHUNKS", "KNOWN", "ERRORS", "TOOK"))
 
 Facts = list[tuple[str, str]]
 
@@ -38,13 +40,13 @@ def show_status(out: Output, told: RunTold, now: float) -> None:
     if status.reason and status.status == "paused":
         facts.append(("why", status.reason))
     if status.last_error:
-        facts.append(("last error", " ".join(status.last_error.split())))
+        facts.append(("last error", " ".join(plain(status.last_error).split())))
     facts += [("source", text) for text in sources_text(told.run.config.sources)]
     facts += [*_counted(told), ("began", local_and_ago(status.started_at, now))]
     if status.finished_at is not None:
         facts.append(("ended", local_and_ago(status.finished_at, now)))
     if left := left_text(status):
-        facts.append(("left", left))
+        facts.append(("left", left.removesuffix(" left")))
     if status.heartbeat_age is not None:
         facts.append(("heartbeat", f"{length(status.heartbeat_age)} ago"))
     style = STYLES.get(status.status, "bright_black")
@@ -98,7 +100,9 @@ def took_text(told: RunTold) -> str:
     took = (status.finished_at or status.started_at) - status.started_at
     plan = status.plan
     planned = f" (planned {length(plan['seconds'])})" if plan and plan.get("seconds") is not None else ""
-    return f"{length(took)}{planned}"
+    work = sum(phase.seconds for phase in status.phases)
+    resting = f", {length(work)} of it at work" if took > 5 and 0 < 2 * work < took else ""
+    return f"{length(took)}{resting}{planned}"
 
 
 def _planned(plan: Mapping[str, Any] | None, name: str, real: int) -> str:
@@ -142,7 +146,7 @@ async def show_ended(asked: Asked, app: Penstock, told: RunTold) -> None:
         facts = [*_counted(told), ("errors", errors)]
         show_sheet(out, f"{harmless(base)} · run {status.id}", facts, border=style, styles=styles)
     if status.status == "failed":
-        why = harmless(status.last_error or "nobody knows why")
+        why = harmless(plain(status.last_error or "nobody knows why"))
         out.remark(f"{click.style('✗', fg='red')} run {status.id} failed: {why}")
         out.remark(f"  Go on where it was: {asked.command(f'resume {base} --wait')}")
         out.remark(f"  Or take out what it wrote: {asked.command(f'cancel {base} --wait')}")
@@ -165,24 +169,27 @@ def big(amount: int, noun: str) -> str:
     return f"{amount:,} {noun}{'' if amount == 1 else 's'}"
 
 
-def show_bases(out: Output, found: Sequence[BaseLine], now: float) -> None:
+def show_bases(out: Output, found: Sequence[BaseTold], now: float) -> None:
+    lines = [told.line for told in found]
     columns: dict[str, list[str]] = {
-        "KB": [line.base.id for line in found],
-        "TENANT": [line.base.tenant for line in found],
-        "STATUS": [line.status.replace("_", " ") for line in found],
-        "DOCUMENTS": [f"{line.edition.documents:,}" if line.edition else "0" for line in found],
-        "CHUNKS": [f"{line.edition.chunks:,}" if line.edition else "0" for line in found],
-        "EMBEDDER": [line.edition.embedder.name if line.edition else "-" for line in found],
-        "FILLED": [ago(line.base.updated, now) for line in found],
-        "NEXT": ["" if line.schedule is None else ago(line.schedule.next_due, now) for line in found],
-        "SOURCES": ["; ".join(sources_text(line.base.config.sources)) for line in found],
+        "KB": [line.id for line in lines],
+        "TENANT": [line.tenant for line in lines],
+        "STATUS": [line.status.replace("_", " ") for line in lines],
+        "DOCUMENTS": [f"{line.documents:,}" for line in lines],
+        "CHUNKS": [f"{line.chunks:,}" for line in lines],
+        "ERRORS": [f"{line.errors:,}" if line.errors else "" for line in lines],
+        "EMBEDDER": [line.embedder.name if line.embedder else "-" for line in lines],
+        "FILLED": [ago(line.updated, now) for line in lines],
+        "NEXT": ["" if told.schedule is None else ago(told.schedule.next_due, now) for told in found],
+        "SOURCES": ["; ".join(sources_text(told.sources)) for told in found],
     }
-    if all(line.base.tenant == DEFAULT_TENANT for line in found):
+    if all(line.tenant == DEFAULT_TENANT for line in lines):
         del columns["TENANT"]
-    if not any(columns["NEXT"]):
-        del columns["NEXT"]
-    styles = [STYLES.get(line.status, "") for line in found]
-    _show_rows(out, columns, styles, unless_needed=("EMBEDDER", "FILLED"))
+    for name in ("ERRORS", "NEXT"):
+        if not any(columns[name]):
+            del columns[name]
+    styles = [STYLES.get(line.status, "") for line in lines]
+    _show_rows(out, columns, styles, unless_needed=("EMBEDDER", "FILLED", "SOURCES"))
 
 
 def show_runs(out: Output, found: Sequence[RunTold], now: float) -> None:
@@ -191,14 +198,18 @@ def show_runs(out: Output, found: Sequence[RunTold], now: float) -> None:
         "RUN": [status.id for status in statuses],
         "STATUS": [status_words(status) for status in statuses],
         "DOCUMENTS": [f"{status.counters['docs_seen']:,}" for status in statuses],
-        "NEW CHUNKS": [f"{status.counters['chunks_processed']:,}" for status in statuses],
+        "CHUNKS": [f"{status.counters['chunks_processed']:,}" for status in statuses],
         "KNOWN": [f"{status.counters['chunks_skipped']:,}" for status in statuses],
         "ERRORS": [f"{status.errors:,}" for status in statuses],
-        "TOOK": [took_text(told).partition(" (")[0] if told.status.finished_at else "" for told in found],
+        "TOOK": [
+            took_text(told).partition(",")[0].partition(" (")[0] if told.status.finished_at else "" for told in found
+        ],
         "BEGAN": [ago(status.started_at, now) for status in statuses],
     }
-    reasons = [" ".join((status.last_error or "").split()) if status.status == "failed" else "" for status in statuses]
-    _show_rows(out, columns, [STYLES.get(status.status, "") for status in statuses], reasons=reasons)
+    failures = [plain(status.last_error or "") if status.status == "failed" else "" for status in statuses]
+    reasons = [" ".join(words.split()) for words in failures]
+    styles = [STYLES.get(status.status, "") for status in statuses]
+    _show_rows(out, columns, styles, reasons=reasons, unless_needed=("KNOWN", "BEGAN", "TOOK"))
 
 
 def _show_rows(
@@ -229,9 +240,12 @@ def _show_rows(
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for name in shown:
         table.add_column(
-            name if name == "KB" else name.capitalize(), no_wrap=True, overflow="ellipsis",
-            justify="right" if name in ("DOCUMENTS", "CHUNKS", "NEW CHUNKS", "KNOWN", "ERRORS", "TOOK") else "left",
-        )  # fmt: skip
+            name if name == "KB" else name.capitalize(),
+            no_wrap=True,
+            overflow="ellipsis",
+            width=widths[name],
+            justify="right" if name in NUMBERS else "left",
+        )
     for number, style in enumerate(styles):
         cells = []
         for name, values in shown.items():
@@ -245,7 +259,7 @@ def _show_rows(
         console.print(Text(f"  ↳ {harmless(reason)}", style="bright_black", no_wrap=True, overflow="ellipsis"))
 
 
-def show_errors(out: Output, found: Sequence[ErrorRow], now: float) -> None:
+def show_errors(out: Output, found: Sequence[ErrorLine], now: float) -> None:
     places = [row.uri if row.chunk is None else f"{row.uri}, chunk {row.chunk + 1}" for row in found]
     messages = [" ".join(row.error.split()) for row in found]
     if not out.fancy:
@@ -317,7 +331,7 @@ def show_plan(out: Output, base: str, plan: Plan, embedder: str, sources: Sequen
         if plan.exact
         else "An estimate: a part was read, and the rest is taken to be like it."
     )
-    out.remark(click.style(f"{how} Nothing was stored or paid.", fg="bright_black"))
+    out.remark(click.style(f"{how} Nothing was indexed or paid.", fg="bright_black"))
 
 
 def money_text(plan: Plan) -> str:
@@ -326,7 +340,3 @@ def money_text(plan: Plan) -> str:
     if not plan.cost:
         return "nothing"
     return f"{'' if plan.exact else 'about '}{dollars(plan.cost)}"
-
-
-def error_line(text: str, most: int = 100) -> str:
-    return cut(harmless(text), most)

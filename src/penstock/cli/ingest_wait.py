@@ -4,7 +4,7 @@ process; Ctrl-C leaves it to whoever comes, and says how to go on."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import click
@@ -12,11 +12,11 @@ import click
 from penstock.app import Penstock
 from penstock.cli import sessions
 from penstock.cli.ingest_asked import Asked, lack_for
-from penstock.cli.ingest_live import Watched, status_words, view_for
+from penstock.cli.ingest_live import Watched, status_words, view_for, working
 from penstock.cli.ingest_shapes import run_shape
 from penstock.cli.ingest_told import run_told
 from penstock.cli.ingest_views import show_ended
-from penstock.cli.output import harmless
+from penstock.cli.output import Output, harmless
 from penstock.cli.waiting import COUNT_WORKERS_EVERY, LOOK_EVERY, Deserted, Resting, Waiting
 from penstock.cli.waiting_views import View
 from penstock.engine.errors import OverBudget
@@ -62,7 +62,8 @@ class RunWaiting(Waiting):
         names = {workflow.name for workflow in ALL}
         for child in await self.app.jobs(parent=job.id, limit=MOST_CHILDREN, brief=True):
             if child.workflow in names and not child.final:
-                view.remark("removing what was replaced")
+                if self.out.live:
+                    view.remark("removing what was replaced")
                 await self.app.wait(child.id)
 
 
@@ -144,11 +145,41 @@ def way_on(asked: Asked, base: str, reason: str | None) -> str:
     return f"Go on: {resume}"
 
 
-async def carried_out(asked: Asked, app: Penstock, job_id: str, again: str) -> Job:
+@dataclass(slots=True)
+class JobWaiting(Waiting):
+    """A wait for something of which there is little to tell while it is done."""
+
+    words: str = ""
+
+    def _view(self) -> View:
+        return Doing(self.out, self.jobs, self.words)
+
+
+class Doing(View):
+    """On a terminal a line that moves."""
+
+    def __init__(self, out: Output, jobs: Mapping[str, Job], words: str) -> None:
+        super().__init__(out, jobs)
+        self._line = working(out, words)
+
+    def __enter__(self) -> View:
+        self._line.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._line.__exit__(None, None, None)
+
+    def remark(self, text: str) -> None:
+        if text and text != self._remark:
+            self.out.note(text)
+        self._remark = text
+
+
+async def carried_out(asked: Asked, app: Penstock, job_id: str, again: str, *, words: str) -> Job:
     """Wait for a job that is no run: a repair, a deletion, or the clean-up of a cancelled run."""
 
     def make(here: bool, interrupted: str) -> Waiting:
-        return Waiting(app, asked.call.out, asked.settings, here, interrupted)
+        return JobWaiting(app, asked.call.out, asked.settings, here, interrupted, words=words)
 
     return await until_ended(asked, app, job_id, make, how_far=f"penstock jobs show {job_id}", go_on=again)
 
@@ -183,7 +214,7 @@ async def watched_to_the_end(asked: Asked, app: Penstock, run: Run) -> int:
         out.note(f"Run {run.id} is {status_words(told.status)}. {way_on(asked, run.base, told.status.reason)}")
     else:
         await show_ended(asked, app, told)
-    return 0
+    return 0 if told.well else 1
 
 
 def check_kept(app: Penstock, asked: Asked) -> None:

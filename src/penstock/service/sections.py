@@ -29,6 +29,7 @@ ENTRY_POINT = "penstock.sections"
 BUILT_IN_SECTIONS: tuple[str, ...] = (
     "penstock.pipelines.documents.section:section",
     "penstock.pipelines.documents.section:review",
+    "penstock.pipelines.ingestion.section:section",
     "penstock.pipelines.pages.section:section",
 )
 """Those of the pipelines that come with Penstock, as `module:name`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +70,9 @@ _RUN = "id, tenant, base, edition, job, config, began, finished, last_error, pla
 _EDITION = "number, chunker, embedder, model, dimension, opened_by, generation, documents, chunks"
 
 
+_APART = 4096
+
+
 def source_key(spec: SourceSpec) -> str:
     """The name of a source within its knowledge base: the same as long as it means the same documents, whatever else
     is set."""
@@ -112,20 +116,17 @@ async def base_of(reads: Reads, tenant: str, id: str) -> Base:
     return found
 
 
-async def bases(
-    reads: Reads, tenant: str | None, *, after: str = "", after_tenant: str | None = None, limit: int = 100
-) -> list[Base]:
-    """In the order of their names; of all tenants where none is named, and then of those that have the same name by
-    tenant: `after_tenant` is whose the last one was."""
+async def bases(reads: Reads, tenant: str | None, *, after: str = "", limit: int = 100) -> list[Base]:
+    """In the order of their names; of all tenants where none is named."""
     mine = "" if tenant is None else "tenant = :tenant AND "
-    behind = "id > :after" if after_tenant is None else "(id > :after OR (id = :after AND tenant > :after_tenant))"
-    values = {"after": after, "limit": limit, "tenant": tenant, "after_tenant": after_tenant}
     rows = await reads.read(
         (
-            f"SELECT {_BASE} FROM kb_bases WHERE {mine}{behind} AND leaving IS NULL ORDER BY id, tenant LIMIT :limit",
-            {name: value for name, value in values.items() if value is not None},
+            f"SELECT {_BASE} FROM kb_bases WHERE {mine}id > :after AND leaving IS NULL"
+            " ORDER BY id, tenant LIMIT :limit",
+            {"tenant": tenant, "after": after, "limit": limit} if tenant is not None
+            else {"after": after, "limit": limit},
         )
-    )
+    )  # fmt: skip
     return [_base(row) for row in rows]
 
 
@@ -164,9 +165,10 @@ async def edition_of(reads: Reads, number: int) -> Edition | None:
     return Edition(number, known, pinned, opened_by, generation, documents, chunks)
 
 
-async def next_edition(reads: Reads) -> int:
+async def next_edition(reads: Reads, run: str, attempt: int) -> int:
+    """Many runs may ask at once, and one of them gets the number: the others ask again, each for one further on."""
     ((most,),) = await reads.read("SELECT COALESCE(MAX(number), 0) FROM kb_editions")
-    return int(most) + 1
+    return int(most) + 1 + (zlib.crc32(run.encode()) % _APART if attempt > 1 else 0)
 
 
 def new_base(base: str, *, tenant: str, config: Configuration, run: str, now: float) -> Statement:
@@ -192,6 +194,27 @@ def next_run(base: Base, *, config: Configuration, run: str, now: float) -> Expe
     )  # fmt: skip
 
 
+OF_RUNS = {"kb_frontier": "run", "kb_staged": "run", "kb_retried": "taken_by"}
+"""Tables with what a run needs only while it runs, and the column that names it."""
+
+
+def left_by_others(base: str, *, tenant: str, run: str) -> list[Statement]:
+    """What runs that failed have kept to go on with: nobody will, now that there is another."""
+    others = "SELECT id FROM kb_runs WHERE tenant = :tenant AND base = :base AND id <> :run"
+    values = {"tenant": tenant, "base": base, "run": run}
+    return [(f"DELETE FROM {table} WHERE {column} IN ({others})", values) for table, column in OF_RUNS.items()]
+
+
+def config_before(base: str, *, tenant: str, run: str) -> Statement:
+    """A knowledge base keeps what it was last filled with, and not what a run that was cancelled had asked for."""
+    return (
+        "UPDATE kb_bases SET config = COALESCE((SELECT r.config FROM kb_runs r WHERE r.tenant = :tenant"
+        " AND r.base = :id AND r.state = 'completed' ORDER BY r.id DESC LIMIT 1), config)"
+        " WHERE tenant = :tenant AND id = :id AND run = :run",
+        {"tenant": tenant, "id": base, "run": run},
+    )
+
+
 def new_run(
     run: str, base: str, *, tenant: str, config: Configuration, plan: dict[str, Any] | None, now: float
 ) -> Statement:
@@ -207,16 +230,21 @@ def new_run(
 
 def new_edition(
     number: int, base: str, *, tenant: str, chunker: ChunkerSpec, embedder: Any, run: str, now: float
-) -> Statement:
-    return (
-        "INSERT INTO kb_editions (number, tenant, base, chunker, embedder, model, dimension, opened_by, gone,"
-        " generation, documents, chunks, created)"
-        " VALUES (:number, :tenant, :base, :chunker, :embedder, :model, :dimension, :run, 0, 0, 0, 0, :now)",
-        {
-            "number": number, "tenant": tenant, "base": base, "chunker": chunker.model_dump_json(),
-            "embedder": embedder.name, "model": embedder.model, "dimension": embedder.dimension, "run": run,
-            "now": now,
-        },
+) -> Expect:
+    """Of two runs that open one at once, the second takes the next number."""
+    return Expect(
+        (
+            "INSERT INTO kb_editions (number, tenant, base, chunker, embedder, model, dimension, opened_by, gone,"
+            " generation, documents, chunks, created)"
+            " VALUES (:number, :tenant, :base, :chunker, :embedder, :model, :dimension, :run, 0, 0, 0, 0, :now)"
+            " ON CONFLICT DO NOTHING",
+            {
+                "number": number, "tenant": tenant, "base": base, "chunker": chunker.model_dump_json(),
+                "embedder": embedder.name, "model": embedder.model, "dimension": embedder.dimension, "run": run,
+                "now": now,
+            },
+        ),
+        f"edition {number} was opened in this moment by another run",
     )  # fmt: skip
 
 

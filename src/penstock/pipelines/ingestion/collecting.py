@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from penstock.engine.call import Call
@@ -12,13 +14,13 @@ from penstock.engine.context import Context
 from penstock.engine.errors import Permanent, StepError
 from penstock.engine.outcome import Again, Goto
 from penstock.outputs.files import atomic_write
-from penstock.pipelines.ingestion import filling, writing
+from penstock.pipelines.ingestion import filling, metrics, writing
 from penstock.pipelines.ingestion.bases import grown
 from penstock.pipelines.ingestion.embedding import Embedded
 from penstock.pipelines.ingestion.filling import Piece
 from penstock.pipelines.ingestion.index import index_for
 from penstock.pipelines.ingestion.statements import listed
-from penstock.pipelines.ingestion.trying import ATTEMPTS
+from penstock.pipelines.ingestion.trying import ATTEMPTS, said
 from penstock.pipelines.ingestion.work import Counters, Work
 
 BATCH_TEXTS = 5000
@@ -31,16 +33,19 @@ Staged = tuple[int, Piece, bool]
 
 
 async def collect(work: Work, ctx: Context) -> Again | Goto:
-    from penstock.pipelines.ingestion.running import LOCK_EVERY, edition_for, embedder_for, taken_up
+    from penstock.pipelines.ingestion.running import edition_for, embedder_for, taken_up, waits_for
 
     if not await taken_up(work, ctx):
-        return Again(work, after=LOCK_EVERY)
+        return Again(work, after=waits_for(ctx))
     edition = await edition_for(work, ctx)
     embedder: Any = embedder_for(work, edition, ctx)
     work.phase = "embed"
     staging = work.staging
     if not staging.asked:
-        staging.asked, staging.since = await _until(work, ctx, embedder), ctx.now()
+        staging.began, staging.asked = staging.first, await _until(work, ctx, embedder)
+        staging.since, staging.job = ctx.now(), ctx.job.id
+        # What is asked for is the same from now on, whatever happens.
+        await ctx.checkpoint(work)
     call = await _asked(work, ctx, embedder)
     if call is not None and not call.ended:
         return Again(work, until=call)
@@ -60,7 +65,10 @@ async def _until(work: Work, ctx: Context, embedder: Any) -> int:
     """The number of the first chunk that the next batch does not take: it has a limit of texts and of tokens."""
     most, tokens, end = embedder.batch_tokens, 0, work.staging.first
     while end < work.staging.next and end - work.staging.first < BATCH_TEXTS:
-        for number, piece, _ in await _rows(work, ctx, end, min(_SLICE, BATCH_TEXTS)):
+        rows = await _rows(work, ctx, end, _SLICE)
+        if not rows:
+            raise Permanent(f"chunks from number {end} on that wait for embeddings are not there any more")
+        for number, piece, _ in rows:
             tokens += embedder.tokens_of(piece.text)
             if most is not None and tokens > most and number > work.staging.first:
                 return number
@@ -70,24 +78,36 @@ async def _until(work: Work, ctx: Context, embedder: Any) -> int:
 
 async def _asked(work: Work, ctx: Context, embedder: Any) -> Call | None:
     """The batch for the chunks that wait; None where all of them are known."""
-    key = f"embed:{work.staging.first}-{work.staging.asked}:{work.run}"
-    known = await ctx.known_call(key)
+    staging = work.staging
+    key = f"embed:{staging.began}-{staging.asked}:{work.run}"
+    known = await ctx.known_call(key, job=staging.job)
     if known is not None and (not known.ended or known.state == "collected"):
         return known
-    file = ctx.scratch / f"embed-{work.staging.first}.jsonl"
+    staging.job = ctx.job.id
     texts: dict[str, str] = {}
-    start = work.staging.first
-    while start < work.staging.asked:
-        rows = await _rows(work, ctx, start, _SLICE, until=work.staging.asked)
+    start = staging.first
+    while start < staging.asked:
+        rows = await _rows(work, ctx, start, _SLICE, until=staging.asked)
         have = await filling.known_chunks(ctx, work.edition, [piece.content_hash for _, piece, _ in rows])
         texts |= {piece.content_hash: piece.text for _, piece, _ in rows if piece.content_hash not in have}
         start = rows[-1][0] + 1
     if not texts:
         return None
+    file = ctx.scratch / f"embed-{staging.began}.jsonl"
     lines = b"".join(embedder.line(hash, text) + b"\n" for hash, text in texts.items())
     await asyncio.to_thread(atomic_write, file, lines)
-    request = await asyncio.to_thread(embedder.request, file)
-    return await ctx.call(embedder.batch_remote, key, request, attempts=ATTEMPTS)
+    try:
+        request = await asyncio.to_thread(embedder.request, file)
+        return await ctx.call(embedder.batch_remote, key, request, attempts=ATTEMPTS)
+    finally:
+        # The other side has it; for another attempt it is written anew.
+        await asyncio.to_thread(_dropped, file)
+
+
+def _dropped(file: Path) -> None:
+    file.unlink(missing_ok=True)
+    with suppress(OSError):
+        file.parent.rmdir()
 
 
 async def _vectors(call: Call | None, ctx: Context, embedder: Any) -> Embedded:
@@ -140,10 +160,12 @@ async def _group(work: Work, ctx: Context, rows: Sequence[Staged], result: Embed
     counters = placed.counters
     counters.chunks_seen = 0  # counted when they were staged
     documents = {int(n): (source, uri, replaced) for n, source, uri, replaced in await _documents(work, ctx, pieces)}
-    uris = {n: uri for n, (_, uri, _) in documents.items()}
+    places = {n: (source, uri) for n, (source, uri, _) in documents.items()}
     statements: list[Any] = [
         *placed.statements,
-        *writing.refusals(work.edition, work.run, 0, pieces, refused, uris, attempts=1, ids=ctx.engine.new_id, now=now),
+        *writing.refusals(
+            work.edition, work.run, pieces, refused, places, attempts=1, ids=ctx.engine.new_id, now=now
+        ),
         *_wholes(work, rows, documents, counters, now),
         (
             "DELETE FROM kb_staged WHERE run = :run AND n BETWEEN :first AND :last",
@@ -155,7 +177,11 @@ async def _group(work: Work, ctx: Context, rows: Sequence[Staged], result: Embed
     for statement in statements:
         ctx.write(statement)
     if refused:
-        work.error = next(iter(refused.values()))
+        work.error = said(next(iter(refused.values())))
+    if work.part is not None and work.part.document == pieces[-1].document:
+        # The rest of it has not been staged: should it be begun anew, this is taken back, too.
+        placed.of_last.chunks_seen = 0
+        work.part.counted.add(placed.of_last)
     work.counters.add(counters)
     ctx.count(**counters.amounts())
     return placed.last_chunk

@@ -17,7 +17,7 @@ from penstock.pipelines.ingestion.chunking import chunker_of
 from penstock.pipelines.ingestion.embedders import make_embedder
 from penstock.pipelines.ingestion.index import index_for
 from penstock.pipelines.ingestion.living import tools_for
-from penstock.pipelines.ingestion.model import Configuration
+from penstock.pipelines.ingestion.model import Configuration, EmbedderSpec
 from penstock.pipelines.ingestion.sources import make_source
 from penstock.pipelines.ingestion.work import Ask, Begin, Forget, Refresh, Repair
 from penstock.pipelines.ingestion.workflow import forget as forgetting
@@ -52,15 +52,24 @@ async def start(
     if config is None:
         if found is None:
             raise NotFound(f"there is no knowledge base {base!r}: name a source to make one")
-        config = found.config
+        config = found.config if rebuild else sources_of(found)
     _check(app, config)
     await index_for(app.engine).prepare()
     if found is not None and not repeated:
         await _check_free(app, found)
         if not rebuild:
-            config = await _pinned(app, found, config)
+            config = await pinned(app, found, config)
     ask = Ask(base=base, config=config, rebuild=rebuild and found is not None and found.edition is not None)
     return await _begin(app, found, ask, tenant=tenant, actor=actor, once=once)
+
+
+def sources_of(base: Base) -> Configuration:
+    """What a knowledge base keeps, without a word about chunker and embedder where it is filled already: a rebuild
+    that came to nothing has left there what it asked for."""
+    kept = base.config
+    if base.edition is None:
+        return kept
+    return Configuration(sources=kept.sources, embedder=EmbedderSpec(batch=kept.embedder.batch), prune=kept.prune)
 
 
 async def retry_errors(
@@ -119,13 +128,16 @@ def _check(app: Penstock, config: Configuration) -> None:
 async def _check_free(app: Penstock, base: Base) -> None:
     job = None if base.run is None else await newest_job(app, base.run)
     if job is not None and not job.final:
+        from penstock.pipelines.ingestion.status import word
+
         raise Conflict(
-            f"run {base.run} of {base.id!r} is {job.status}: wait for it, or `penstock ingest cancel {base.id}`",
+            f"run {base.run} of {base.id!r} is {word(None, job.status)}: wait for it, or `penstock ingest cancel"
+            f" {base.id}`",
             job=base.run,
         )
 
 
-async def _pinned(app: Penstock, base: Base, config: Configuration) -> Configuration:
+async def pinned(app: Penstock, base: Base, config: Configuration) -> Configuration:
     """The configuration with what the edition is pinned to; `Conflict` where it says otherwise."""
     edition = None if base.edition is None else await bases.edition_of(app.engine, base.edition)
     if edition is None:

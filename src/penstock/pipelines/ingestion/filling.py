@@ -100,14 +100,22 @@ async def last_numbers(reads: Reads, edition: int) -> tuple[int, int]:
 
 
 def begun(
-    edition: int, n: int, source: str, document: Document, *, content_hash: str, run: str, now: float
+    edition: int,
+    n: int,
+    source: str,
+    document: Document,
+    *,
+    content_hash: str,
+    run: str,
+    now: float,
+    chunks: int | None = None,
 ) -> dict[str, Any]:
-    """The row of a document that is being written."""
+    """The row of a document that is being written; of one that is whole, where the number of its chunks is given."""
     return {
         "edition": edition, "n": n, "source": source, "uri": document.uri, "title": document.title,
         "metadata": to_json(dict(document.metadata), fallback=str).decode(), "content_hash": content_hash,
-        "fingerprint": document.fingerprint, "chunks": 0, "state": "writing", "run": run, "seen": run,
-        "indexed_at": now,
+        "fingerprint": document.fingerprint, "chunks": chunks or 0,
+        "state": "writing" if chunks is None else "current", "run": run, "seen": run, "indexed_at": now,
     }  # fmt: skip
 
 
@@ -159,6 +167,21 @@ def whole(edition: int, *, source: str, uri: str, n: int, chunks: int, run: str,
             {"edition": edition, "n": n, "chunks": chunks, "now": now},
         ),
     ]
+
+
+def hidden(edition: int, source: str, uris: Sequence[str], run: str) -> list[Statement]:
+    """What is searchable under these addresses makes room for what comes in its place."""
+    statements = []
+    for start in range(0, len(uris), MOST):
+        names, values = listed(uris[start : start + MOST])
+        statements.append(
+            (
+                "UPDATE kb_documents SET state = 'hidden', hidden_by = :run"
+                f" WHERE edition = :edition AND source = :source AND state = 'current' AND uri IN {names}",
+                {"edition": edition, "source": source, "run": run, **values},
+            )
+        )
+    return statements
 
 
 def seen(edition: int, run: str, numbers: Sequence[int]) -> list[Statement]:

@@ -1,4 +1,5 @@
-"""How a run ends: completed, with what it replaced hidden and then removed; or cancelled, as if it had not been."""
+"""How a run ends, and what is removed behind it: what it replaced, an edition that is searched no more, or a whole
+knowledge base."""
 
 from __future__ import annotations
 
@@ -7,39 +8,43 @@ from typing import Any
 
 from penstock.engine.context import Context
 from penstock.engine.errors import Permanent
-from penstock.engine.outcome import Again
+from penstock.engine.outcome import Again, Goto
 from penstock.pipelines.ingestion import bases, filling
 from penstock.pipelines.ingestion.bases import source_key
 from penstock.pipelines.ingestion.index import Index, index_for
 from penstock.pipelines.ingestion.living import let_go
 from penstock.pipelines.ingestion.removing import emptied, recounted, removal, some_of
-from penstock.pipelines.ingestion.running import LOCK_EVERY, lock_name, taken_up
+from penstock.pipelines.ingestion.running import lock_name, taken_up, waits_for
 from penstock.pipelines.ingestion.statements import Statement, listed
-from penstock.pipelines.ingestion.work import Begin, Counters, Ended, Forget, Purge, Work
+from penstock.pipelines.ingestion.work import Ended, Forget, Purge, Work
 
 AT_ONCE = 0.7
 """Seconds of one tick of removing."""
 
-CANCELED = "Canceled by user"
 
-
-async def finish(work: Work, ctx: Context) -> Ended | Again:
+async def finish(work: Work, ctx: Context) -> Ended | Again | Goto:
     """The commit of this step is the moment in which the run is complete: from then on nothing is brought back."""
+    resumed = work.holder != ctx.job.id
     if not await taken_up(work, ctx):
-        return Again(work, after=LOCK_EVERY)
+        return Again(work, after=waits_for(ctx))
     await let_go(work.run)
+    if why := _came_to_nothing(work):
+        if not resumed:
+            raise Permanent(why)
+        from penstock.pipelines.ingestion.undoing import begun_anew
+
+        return await begun_anew(work, ctx)
     edition, run, index = work.edition, work.run, index_for(ctx.engine)
     half = await filling.half_written(ctx, edition)
     if half and not await _removed(ctx, index, edition, half, work):
         return Again(work)
-    await _check_outcome(work, ctx)
     removed = 0
     if work.ask.config.prune and not work.ask.errors_only:
         removed = await _vanished(work, ctx)
         work.counters.docs_removed += removed
         ctx.count(docs_removed=removed)
     ctx.write(recounted(edition))
-    for statement in of_run(run):
+    for statement in (*of_run(run), _outlived_errors(work)):
         ctx.write(statement)
     tenant, base = ctx.job.tenant, await bases.base_of(ctx, ctx.job.tenant, work.ask.base)
     ctx.write(bases.edition_complete(edition))
@@ -48,7 +53,10 @@ async def finish(work: Work, ctx: Context) -> Ended | Again:
     if base.edition is not None and base.edition != edition:
         ctx.write(bases.searched_edition(base.id, tenant=tenant, number=edition))
         ctx.spawn(purge, Purge(base=base.id, edition=base.edition))
-    if removed or work.counters.docs_replaced or await some_of(ctx, edition, "state = 'hidden'", {}, limit=1):
+    hidden = await some_of(ctx, edition, "state = 'hidden'", {}, limit=1)
+    if hidden:
+        ctx.write(_taken_over(edition, run))
+    if removed or hidden:
         ctx.spawn(purge, Purge(base=base.id, edition=edition, hidden=True))
     ended = Ended(base=base.id, edition=edition, counters=work.counters, seconds=work.seconds)
     outcome = ended.model_dump()
@@ -56,19 +64,17 @@ async def finish(work: Work, ctx: Context) -> Ended | Again:
     return ended
 
 
-async def _check_outcome(work: Work, ctx: Context) -> None:
+def _came_to_nothing(work: Work) -> str | None:
     """A run that found nothing, or could use nothing of what it found, has failed."""
-    seen = work.counters
+    seen, then = work.counters, f"then `penstock ingest resume {work.ask.base}`: it begins anew"
     if work.ask.errors_only:
-        return
+        return None
     if not seen.docs_seen:
-        raise Permanent(
-            f"the source gave nothing ({_names(work)}): see that it is what you mean, then"
-            f" `penstock ingest resume {work.ask.base}`"
-        )
+        return f"the source gave nothing ({_names(work)}): see that it is what you mean, {then}"
     failed = seen.chunks_error or seen.docs_error
     if failed and not (seen.chunks_processed or seen.chunks_skipped or seen.docs_unchanged or seen.docs_empty):
-        raise Permanent(f"nothing could be indexed: {work.error}")
+        return f"nothing could be indexed ({work.error}): see to it, {then}"
+    return None
 
 
 def _names(work: Work) -> str:
@@ -78,9 +84,9 @@ def _names(work: Work) -> str:
 async def _vanished(work: Work, ctx: Context) -> int:
     """Hide the documents of the run's sources that the run did not meet; how many there are. Of a source that could
     not be read wholly nothing is hidden: what it did not show may be there."""
-    sources = [source_key(spec) for number, spec in enumerate(work.ask.config.sources) if number not in work.unsure]
+    sources = _read_wholly(work)
     if work.unsure:
-        ctx.log.warning("%s: nothing is pruned of sources that had errors", work.ask.base)
+        ctx.log.warning("%s: nothing is pruned of sources that could not be read wholly", work.ask.base)
     if not sources:
         return 0
     names, values = listed(sources)
@@ -92,81 +98,50 @@ async def _vanished(work: Work, ctx: Context) -> int:
     return int(count)
 
 
-def of_run(run: str) -> list[Statement]:
-    """What a run needs only while it runs."""
-    return [
-        ("DELETE FROM kb_frontier WHERE run = :run", {"run": run}),
-        ("DELETE FROM kb_staged WHERE run = :run", {"run": run}),
-    ]
+def _read_wholly(work: Work) -> list[str]:
+    keys = [source_key(spec) for spec in work.ask.config.sources]
+    unsure = {keys[number] for number in work.unsure}
+    return sorted({*keys} - unsure)
 
 
-async def clean_up(work: Work | Begin, ctx: Context) -> Any:
-    """Everything this run wrote goes, everything it hid comes back. Done again after a crash, it goes on."""
-    run = work.run or ctx.job.id
-    await let_go(run)
-    if isinstance(work, Work) and work.edition:
-        opened = await _opened_by(ctx, work.edition)
-        if opened == run:
-            if not await _edition_removed(work, ctx):
-                return Again(work)
-        elif opened is not _GONE and not await _own_removed(work, ctx):
-            return Again(work)
-    for statement in of_run(run):
-        ctx.write(statement)
-    ctx.write(("DELETE FROM kb_errors WHERE run = :run", {"run": run}))
-    ctx.write(bases.run_ended(run, state="not_started", now=ctx.now(), outcome=None, error=CANCELED))
-    return None
-
-
-_GONE = object()
-
-
-async def _opened_by(ctx: Context, edition: int) -> Any:
-    """The run that opened an edition and has not completed it; `_GONE` where the edition is no more."""
-    rows = await ctx.read(("SELECT opened_by FROM kb_editions WHERE number = :n AND gone = 0", {"n": edition}))
-    return rows[0][0] if rows else _GONE
-
-
-async def _own_removed(work: Work, ctx: Context) -> bool:
-    edition, run, index = work.edition, work.run, index_for(ctx.engine)
-    async for _ in _while_time(ctx):
-        mine = await some_of(ctx, edition, "run = :run", {"run": run})
-        if mine:
-            statements, _gone = await removal(ctx, index, edition, mine)
-            for statement in statements:
-                ctx.write(statement)
-        ctx.write(_brought_back(edition, run))
-        if not mine:
-            ctx.write(recounted(edition))
-            return True
-        await ctx.checkpoint(work)
-    return False
-
-
-def _brought_back(edition: int, run: str) -> Statement:
-    """What the run hid, where nothing of the same name stands in its place any more."""
+def _taken_over(edition: int, run: str) -> Statement:
+    """What runs that failed have hidden is removed with what this one has: nobody can bring it back any more."""
     return (
-        "UPDATE kb_documents SET state = 'current', hidden_by = NULL"
-        " WHERE edition = :edition AND state = 'hidden' AND hidden_by = :run AND NOT EXISTS"
-        " (SELECT 1 FROM kb_documents o WHERE o.edition = :edition AND o.source = kb_documents.source"
-        " AND o.uri = kb_documents.uri AND o.state = 'current')",
+        "UPDATE kb_documents SET hidden_by = :run WHERE edition = :edition AND state = 'hidden' AND hidden_by <> :run",
         {"edition": edition, "run": run},
     )
 
 
-async def _edition_removed(work: Work, ctx: Context) -> bool:
-    """An edition that this run opened: with it everything goes."""
-    index = index_for(ctx.engine)
-    for statement in index.drop(work.edition):
-        ctx.write(statement)
-    ctx.write(("UPDATE kb_bases SET edition = NULL WHERE edition = :n", {"n": work.edition}))
-    ctx.write(bases.edition_gone(work.edition))
-    await ctx.checkpoint(work)
-    return await _rows_removed(ctx, work.edition, work)
+def _outlived_errors(work: Work) -> Statement:
+    """Documents that earlier runs could not load, where this one has loaded them, has listed them itself, or knows that
+    they are no more."""
+    names, values = listed(_read_wholly(work))
+    wholly = "" if work.ask.errors_only or not values else f"source IN {names} OR "
+    return (
+        "DELETE FROM kb_errors WHERE edition = :edition AND document IS NULL AND run <> :run"
+        f" AND ({wholly}(source, uri) IN (SELECT source, uri FROM kb_errors WHERE run = :run AND document IS NULL)"
+        " OR EXISTS (SELECT 1 FROM kb_documents d WHERE d.edition = :edition AND d.source = kb_errors.source"
+        " AND d.uri = kb_errors.uri AND d.state = 'current' AND d.seen = :run))",
+        {"edition": work.edition, "run": work.run, **(values if wholly else {})},
+    )
 
 
-async def _rows_removed(ctx: Context, edition: int, payload: Any) -> bool:
-    async for _ in _while_time(ctx):
+def of_run(run: str) -> list[Statement]:
+    """What a run needs only while it runs."""
+    return [(f"DELETE FROM {table} WHERE {column} = :run", {"run": run}) for table, column in bases.OF_RUNS.items()]
+
+
+GONE = object()
+
+
+async def opened_by(ctx: Context, edition: int) -> Any:
+    """The run that opened an edition and has not completed it; `GONE` where the edition is no more."""
+    rows = await ctx.read(("SELECT opened_by FROM kb_editions WHERE number = :n AND gone = 0", {"n": edition}))
+    return rows[0][0] if rows else GONE
+
+
+async def rows_removed(ctx: Context, edition: int, payload: Any) -> bool:
+    async for _ in while_time(ctx):
         statement = await emptied(ctx, edition)
         if statement is None:
             return True
@@ -177,7 +152,7 @@ async def _rows_removed(ctx: Context, edition: int, payload: Any) -> bool:
 
 async def _removed(ctx: Context, index: Index, edition: int, documents: list[int], payload: Any) -> bool:
     """Remove these documents, slice by slice."""
-    async for _ in _while_time(ctx):
+    async for _ in while_time(ctx):
         if not documents:
             return True
         statements, gone = await removal(ctx, index, edition, documents[:200])
@@ -188,29 +163,35 @@ async def _removed(ctx: Context, index: Index, edition: int, documents: list[int
     return not documents
 
 
-async def _while_time(ctx: Context) -> AsyncIterator[None]:
+async def while_time(ctx: Context) -> AsyncIterator[None]:
     until = ctx.now() + AT_ONCE
     yield
     while ctx.now() < until and not ctx.halted:
         yield
 
 
+_HIDDEN_FOR_GOOD = (
+    "state = 'hidden' AND EXISTS (SELECT 1 FROM kb_runs r WHERE r.id = kb_documents.hidden_by"
+    " AND r.state = 'completed')"
+)
+
+
 async def remove_hidden(what: Purge, ctx: Context) -> dict[str, int] | Again:
     if not await ctx.lock(lock_name(what.base)):
-        return Again(what, after=LOCK_EVERY)
+        return Again(what, after=waits_for(ctx))
     index = index_for(ctx.engine)
     if not what.hidden:
-        if await _opened_by(ctx, what.edition) is not _GONE:
+        if await opened_by(ctx, what.edition) is not GONE:
             for statement in index.drop(what.edition):
                 ctx.write(statement)
             ctx.write(bases.edition_gone(what.edition))
             await ctx.checkpoint(what)
-        return {"edition": what.edition} if await _rows_removed(ctx, what.edition, what) else Again(what)
-    if await _opened_by(ctx, what.edition) is _GONE:
+        return {"edition": what.edition} if await rows_removed(ctx, what.edition, what) else Again(what)
+    if await opened_by(ctx, what.edition) is GONE:
         return {"removed": what.removed}
-    async for _ in _while_time(ctx):
-        # Nobody else has the knowledge base now: what is hidden was hidden by runs that are over.
-        documents = await some_of(ctx, what.edition, "state = 'hidden'", {})
+    async for _ in while_time(ctx):
+        # What a run has hidden that failed may still be brought back.
+        documents = await some_of(ctx, what.edition, _HIDDEN_FOR_GOOD, {})
         if not documents:
             return {"removed": what.removed}
         statements, gone = await removal(ctx, index, what.edition, documents)
@@ -223,7 +204,7 @@ async def remove_hidden(what: Purge, ctx: Context) -> dict[str, int] | Again:
 
 async def remove_base(what: Forget, ctx: Context) -> dict[str, int] | Again:
     if not await ctx.lock(lock_name(what.base)):
-        return Again(what, after=LOCK_EVERY)
+        return Again(what, after=waits_for(ctx))
     named = {"tenant": ctx.job.tenant, "base": what.base}
     rows = await ctx.read(("SELECT number, gone FROM kb_editions WHERE tenant = :tenant AND base = :base", named))
     for number, gone in rows:
@@ -232,14 +213,13 @@ async def remove_base(what: Forget, ctx: Context) -> dict[str, int] | Again:
                 ctx.write(statement)
             ctx.write(bases.edition_gone(int(number)))
             await ctx.checkpoint(what)
-        if not await _rows_removed(ctx, int(number), what):
+        if not await rows_removed(ctx, int(number), what):
             return Again(what)
-    runs = "SELECT id FROM kb_runs WHERE tenant = :tenant AND base = :base"
-    ctx.write((f"DELETE FROM kb_frontier WHERE run IN ({runs})", named))
-    ctx.write((f"DELETE FROM kb_staged WHERE run IN ({runs})", named))
+    for statement in bases.left_by_others(what.base, tenant=ctx.job.tenant, run=""):
+        ctx.write(statement)
     ctx.write(("DELETE FROM kb_runs WHERE tenant = :tenant AND base = :base", named))
     ctx.write(("DELETE FROM kb_bases WHERE tenant = :tenant AND id = :base", named))
     return {"editions": len(rows)}
 
 
-__all__ = ["CANCELED", "Counters", "clean_up", "finish", "remove_base", "remove_hidden"]
+__all__ = ["finish", "remove_base", "remove_hidden"]

@@ -13,9 +13,10 @@ from weakref import WeakKeyDictionary
 
 from penstock.engine.context import Context
 from penstock.engine.engine import Engine
+from penstock.engine.errors import StepError
 from penstock.pipelines.ingestion.bases import source_key
 from penstock.pipelines.ingestion.filling import Held, held
-from penstock.pipelines.ingestion.model import Entry
+from penstock.pipelines.ingestion.model import Entry, Known, Loaded
 from penstock.pipelines.ingestion.plugins import Source, Tools
 from penstock.pipelines.ingestion.sources import make_source
 from penstock.pipelines.ingestion.statements import MOST, Reads, listed
@@ -64,6 +65,9 @@ class Living:
     ahead: deque[tuple[Entry, Held | None]] = field(default_factory=deque)
     elsewhere: set[str] = field(default_factory=set)
     """Documents to which another address than their own has led."""
+    read: dict[Entry, Loaded | StepError] = field(default_factory=dict)
+    reading: asyncio.Task[None] | None = None
+    """What was read before its turn, or is."""
     done: bool = False
 
     async def next(self, ctx: Context) -> tuple[Entry, Held | None] | None:
@@ -79,6 +83,47 @@ class Living:
         self.ahead.appendleft(taken)
         self.cursor = cursor
 
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether the source can read several at once, also before it is their turn."""
+        return hasattr(self.source, "load_several")
+
+    async def load(self, entry: Entry, known: Held | None, several: int) -> Loaded:
+        """Read one, and with it those that come next where the source can."""
+        if not self.reads_ahead:
+            told = None if known is None else Known(known.uri, known.fingerprint, known.content_hash)
+            return await self.source.load(entry, told)
+        if self.reading is not None:
+            reading, self.reading = self.reading, None
+            await reading
+        if entry not in self.read:
+            await self._read([entry, *self._to_read(several - 1)])
+        outcome = self.read.pop(entry)
+        if isinstance(outcome, StepError):
+            raise outcome
+        return outcome
+
+    def read_on(self, several: int) -> None:
+        """Begin to read what comes next, while what was read is embedded and written."""
+        if self.reads_ahead and self.reading is None and not self.read:
+            coming = self._to_read(several)
+            if coming:
+                self.reading = asyncio.create_task(self._read(coming), name="penstock-read-on")
+
+    async def forget_read(self) -> None:
+        """What was read before its turn would be out of date by the time it is wanted."""
+        reading, self.reading = self.reading, None
+        if reading is not None:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+        self.read.clear()
+
+    async def _read(self, entries: list[Entry]) -> None:
+        self.read = dict(zip(entries, await self.source.load_several(entries), strict=False))  # type: ignore[attr-defined]
+
+    def _to_read(self, most: int) -> list[Entry]:
+        return list(islice((entry for entry, known in self.ahead if not is_same(entry, known)), most))
+
     async def _look_ahead(self, ctx: Context) -> None:
         if self.done:
             return
@@ -93,6 +138,7 @@ class Living:
         self.ahead.extend((entry, known.get(entry.uri)) for entry in coming)
 
     async def close(self) -> None:
+        await self.forget_read()
         closing = getattr(self.entries, "aclose", None)
         if closing is not None:
             await closing()
@@ -127,6 +173,18 @@ async def living(work: Work, ctx: Context) -> Living:
     for run in list(islice(kept, max(0, len(kept) - _MOST_KEPT))):
         await let_go(run)
     return made
+
+
+def is_same(entry: Entry, known: Held | None) -> bool:
+    """Whether an edition has it as it is, by all that can be told without reading it."""
+    return known is not None and entry.fingerprint is not None and entry.fingerprint == known.fingerprint
+
+
+async def at_rest(run: str) -> None:
+    """A tick is over, and nobody knows when the next begins."""
+    found = _kept.get(asyncio.get_running_loop(), {}).get(run)
+    if found is not None:
+        await found.forget_read()
 
 
 async def let_go(run: str) -> None:
@@ -175,14 +233,15 @@ async def failed_entries(work: Work, reads: Reads) -> AsyncIterator[Entry]:
     while True:
         rows = await reads.read(
             (
-                "SELECT id, uri, cursor FROM kb_errors WHERE edition = :edition AND source = :source"
+                "SELECT id, uri FROM kb_errors WHERE edition = :edition AND source = :source"
                 " AND document IS NULL AND run <> :run AND id > :after ORDER BY id LIMIT :limit",
                 {
-                    "edition": work.edition, "source": work.source, "run": work.run, "after": after, "limit": AHEAD,
+                    "edition": work.edition, "source": source_key(work.ask.config.sources[work.source]),
+                    "run": work.run, "after": after, "limit": AHEAD,
                 },
             )
         )  # fmt: skip
-        for id, uri, _ in rows:
+        for id, uri in rows:
             yield Entry(uri, id)
         if len(rows) < AHEAD:
             return

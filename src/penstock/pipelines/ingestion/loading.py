@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from penstock.engine.context import Context
 from penstock.engine.errors import InvalidRequest, Permanent, RateLimited, Transient
 from penstock.pipelines.ingestion import filling
-from penstock.pipelines.ingestion.chunking import chunked
+from penstock.pipelines.ingestion.chunking import chunked, cleaned
 from penstock.pipelines.ingestion.filling import Held
-from penstock.pipelines.ingestion.living import Living
-from penstock.pipelines.ingestion.model import Document, Entry, Known, Unchanged
+from penstock.pipelines.ingestion.living import Living, is_same
+from penstock.pipelines.ingestion.model import Document, Entry, Unchanged
 from penstock.pipelines.ingestion.trying import tried
 from penstock.pipelines.ingestion.work import Work
 from penstock.pipelines.ingestion.writing import Doc
@@ -24,6 +26,9 @@ MOST_ENTRIES = 2000
 
 GONE = (404, 410)
 """What a web server says of a page that is no more."""
+
+MOST_CHARACTERS = 5_000_000
+"""Of the documents of a batch together, after which it is cut short: they are in memory all at once."""
 
 LARGE = 200_000
 """Characters from which on a document is cut off the event loop."""
@@ -64,15 +69,16 @@ class Loader:
         self._work = work
         self._ctx = ctx
         self._source = source
-        self._last = last_document
+        self.last = last_document
         self._uris: set[str] = set()
+        self._characters = 0
         self.batch = Batch()
 
     async def load(self) -> Batch:
         batch, ctx = self.batch, self._ctx
         until = ctx.now() + LOAD_SECONDS
         size, docs = ctx.settings.ingestion.batch, 0
-        while docs < size and len(batch.seen) < MOST_ENTRIES and ctx.now() < until and not ctx.halted:
+        while docs < size and self._fits() and ctx.now() < until and not ctx.halted:
             taken = await self._source.next(ctx)
             if taken is None:
                 batch.more = False
@@ -89,25 +95,28 @@ class Loader:
             docs += one.doc is not None
         return batch
 
+    def _fits(self) -> bool:
+        return len(self.batch.seen) < MOST_ENTRIES and self._characters < MOST_CHARACTERS
+
     def _not_now(self, entry: Entry, known: Held | None, error: Transient) -> Seen:
         """The third time it is an error of this document; before that it is waited for."""
         if isinstance(error, RateLimited):
             raise error
-        tried(self._work, error)
+        tried(self._work, error, "loading")
         return Seen(entry.cursor, unchanged=known, error=(entry.uri, entry.cursor, str(error)))
 
     async def _one(self, entry: Entry, known: Held | None) -> Seen:
-        if known is not None and entry.fingerprint is not None and entry.fingerprint == known.fingerprint:
+        if is_same(entry, known):
             return Seen(entry.cursor, unchanged=known)
-        told = None if known is None else Known(known.uri, known.fingerprint, known.content_hash)
         try:
-            loaded = await self._source.source.load(entry, told)
+            loaded = await self._source.load(entry, known, self._ctx.settings.ingestion.batch)
         except (Permanent, InvalidRequest) as error:
+            self._work.loading = 0
             if known is not None and getattr(error, "status", None) in GONE:
                 # It was there and is not any more: no error, and for `prune` to remove.
                 return Seen(entry.cursor)
             return Seen(entry.cursor, unchanged=known, error=(entry.uri, entry.cursor, str(error)))
-        self._work.attempt = 0
+        self._work.loading = 0
         document, cursor, found = loaded.document, entry.cursor, loaded.found
         if document is None:
             return Seen(cursor, found=found, counts=False)
@@ -129,7 +138,8 @@ class Loader:
         return Seen(cursor, doc=await self._cut(document, content_hash, known), found=found)
 
     async def _cut(self, document: Document, content_hash: str, known: Held | None) -> Doc:
-        self._last += 1
+        self.last += 1
+        self._characters += len(document.text)
         began = self._ctx.now()
         spec = self._work.ask.config.chunker
         off_loop = len(document.text) > LARGE
@@ -137,4 +147,20 @@ class Loader:
         self.batch.chunking += self._ctx.now() - began
         if not chunks:
             self._ctx.log.warning("%s: %s has no text", self._work.ask.base, document.uri)
-        return Doc(self._last, self._source.key, document, content_hash, chunks, known)
+        return Doc(self.last, self._source.key, storable(document), content_hash, chunks, known)
+
+
+def storable(document: Document) -> Document:
+    """Without what no database keeps, in title and metadata, too: the text is cleaned where it is cut."""
+    title, metadata = cleaned(document.title), _cleaned(document.metadata)
+    if title == document.title and metadata == document.metadata:
+        return document
+    return replace(document, title=title, metadata=metadata)
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return cleaned(value)
+    if isinstance(value, Mapping):
+        return {_cleaned(name): _cleaned(each) for name, each in value.items()}
+    return [_cleaned(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,5 +1,5 @@
-"""What ingestion counts for `/metrics`: documents and chunks, each with the commit that makes it so (`tallies`), and how
-long searches took, which each process keeps for itself: a search writes nothing."""
+"""What ingestion counts for `/metrics`: documents and chunks, each with the commit that makes it so (`tallies`), and
+how long searches took, which each process keeps for itself: a search writes nothing."""
 
 from __future__ import annotations
 

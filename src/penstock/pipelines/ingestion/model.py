@@ -134,6 +134,8 @@ class SourceSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     type: str = Field(min_length=1, max_length=100)
+    resolved: bool = Field(default=False, repr=False)
+    """Whether its paths were checked with all links followed: then none may come into them later."""
 
     @property
     def options(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ as the run would do it, up to a bound; beyond that, and for websites, it is an e
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from penstock.engine.model import DEFAULT_TENANT
 from penstock.pipelines.ingestion import bases, filling
 from penstock.pipelines.ingestion.bases import source_key
 from penstock.pipelines.ingestion.chunking import chunked
-from penstock.pipelines.ingestion.control import checked_base
+from penstock.pipelines.ingestion.control import checked_base, pinned
 from penstock.pipelines.ingestion.embedders import make_embedder
 from penstock.pipelines.ingestion.living import AHEAD, tools_for
 from penstock.pipelines.ingestion.model import Chunk, Configuration, Document, Entry, SourceSpec
@@ -58,18 +59,30 @@ class _Sum:
     tokens: int = 0
     skipped: int = 0
     exact: bool = True
+    until: float = math.inf
+    """By the monotonic clock: nothing more is read then."""
 
 
 async def plan(
-    app: Penstock, base: str, config: Configuration, *, tenant: str = DEFAULT_TENANT, keep: bool = True
+    app: Penstock,
+    base: str,
+    config: Configuration,
+    *,
+    rebuild: bool = False,
+    tenant: str = DEFAULT_TENANT,
+    keep: bool = True,
+    seconds: float = math.inf,
 ) -> Plan:
     """Read and cut, and embed a few. Nothing is paid. Kept with the knowledge base, where there is one, so that what a
-    run came to can be held against it."""
+    run came to can be held against it. `Conflict` where a run would be one. After `seconds` no further document is
+    read."""
     engine = app.engine
     found = await bases.find_base(engine, tenant, checked_base(base))
-    edition = 0 if found is None or found.edition is None else found.edition
+    edition = 0 if rebuild or found is None or found.edition is None else found.edition
+    if found is not None and not rebuild:
+        config = await pinned(app, found, config)
     embedder: Any = make_embedder(config.embedder, engine.settings)
-    total, sample, began = _Sum(), list[str](), engine.clock.now()
+    total, sample, began = _Sum(until=engine.clock.monotonic() + seconds), list[str](), engine.clock.now()
     for number, spec in enumerate(config.sources):
         source = make_source(spec, tools_for(engine, "", number))
         try:
@@ -80,9 +93,9 @@ async def plan(
     scale = 1.0 + total.skipped / max(1, total.read)
     tokens = round(total.tokens * scale)
     price = embedder.price(tokens)
-    seconds = None
+    time: float | None = None
     if total.chunks:
-        seconds = reading * scale + await _embedding_time(app, embedder, sample, tokens, price)
+        time = reading * scale + await _embedding_time(app, embedder, sample, tokens, price)
     made = Plan(
         documents=total.read + total.unchanged + total.skipped,
         unchanged=total.unchanged,
@@ -90,7 +103,7 @@ async def plan(
         known_chunks=round(total.known * scale),
         tokens=tokens,
         cost=price,
-        seconds=None if seconds is None else round(seconds, 2),
+        seconds=None if time is None else round(time, 2),
         unreadable=total.unreadable,
         exact=total.exact,
     )
@@ -138,7 +151,7 @@ async def _some(
         have = known.get(entry.uri)
         if have is not None and entry.fingerprint is not None and have.fingerprint == entry.fingerprint:
             total.unchanged += 1
-        elif total.read < READ_AT_MOST:
+        elif total.read < READ_AT_MOST and app.engine.clock.monotonic() < total.until:
             await _one(app, source, entry, config, edition, total, sample)
         else:
             total.skipped += 1

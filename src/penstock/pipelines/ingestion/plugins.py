@@ -44,7 +44,10 @@ class Tools:
 
 class Source(Protocol):
     """Where documents come from. Errors while loading are `Transient` or `RateLimited` (tried again) or `Permanent`
-    (listed with the run's errors; the run goes on)."""
+    (listed with the run's errors; the run goes on).
+
+    One whose entries lead to no others may also have `async def load_several(entries) -> list[Loaded | StepError]`:
+    the first of these entries, at least one, also before it is their turn."""
 
     def entries(self, cursor: str | None) -> AsyncIterator[Entry]:
         """What there is after `cursor`, in an order that is the same after a restart. Cheap: nothing is read yet."""

@@ -71,15 +71,27 @@ async def _some_pieces(reads: Reads, index: Index, edition: int, document: int) 
         )
     )
     values = {"document": document, "first": first}
-    gone = await _left_alone(
-        reads, edition, "p.document = :document AND p.seq >= :first", values,
-        "NOT (o.document = :document AND o.seq >= :first)",
+    return await _pieces_removed(
+        reads, index, edition, "{}document = :document AND {}seq >= :first", values
     )  # fmt: skip
+
+
+async def places_removed(reads: Reads, index: Index, edition: int, places: Sequence[tuple[int, int]]) -> list[Any]:
+    """Without what stands in these places of documents (document and number of the chunk in it)."""
+    values: dict[str, Any] = {}
+    for number, (document, seq) in enumerate(places):
+        values |= {f"d{number}": document, f"s{number}": seq}
+    pairs = ", ".join(f"(:d{number}, :s{number})" for number in range(len(places)))
+    return await _pieces_removed(reads, index, edition, f"({{}}document, {{}}seq) IN (VALUES {pairs})", values)
+
+
+async def _pieces_removed(
+    reads: Reads, index: Index, edition: int, mine: str, values: dict[str, Any]
+) -> list[Any]:
+    """`mine` says which pieces, with the name of their table to be filled in."""
+    gone = await _left_alone(reads, edition, mine.format("p.", "p."), values, f"NOT ({mine.format('o.', 'o.')})")
     return [
-        (
-            "DELETE FROM kb_pieces WHERE edition = :edition AND document = :document AND seq >= :first",
-            {"edition": edition, **values},
-        ),
+        (f"DELETE FROM kb_pieces WHERE edition = :edition AND {mine.format('', '')}", {"edition": edition, **values}),
         *_without(index, edition, gone),
         grown(edition, documents=0, chunks=-len(gone), removed=True),
     ]
@@ -119,12 +131,12 @@ def recounted(edition: int) -> Statement:
     )
 
 
-EDITION_TABLES = ("kb_pieces", "kb_chunks", "kb_documents", "kb_errors")
+EDITION_TABLES = ("kb_pieces", "kb_chunks", "kb_documents", "kb_errors", "kb_retried")
 
 
 async def emptied(reads: Reads, edition: int) -> Statement | None:
     """The statement that removes the next rows of an edition whose index is gone; None when there are no more."""
-    for table, key in zip(EDITION_TABLES, ("document", "n", "n", "id"), strict=True):
+    for table, key in zip(EDITION_TABLES, ("document", "n", "n", "id", "id"), strict=True):
         rows = await reads.read(
             (
                 f"SELECT MAX({key}) FROM (SELECT {key} FROM {table} WHERE edition = :edition ORDER BY {key}"

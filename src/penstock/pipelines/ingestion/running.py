@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from penstock.engine.context import Context
-from penstock.engine.errors import Permanent, RateLimited, Transient
+from penstock.engine.errors import Permanent
 from penstock.engine.outcome import Again, Goto
-from penstock.pipelines.ingestion import bases, filling, metrics, writing
+from penstock.pipelines.ingestion import bases, writing
 from penstock.pipelines.ingestion.bases import Base, Edition, source_key
 from penstock.pipelines.ingestion.collecting import BATCH_TEXTS
 from penstock.pipelines.ingestion.embedders import make_embedder
-from penstock.pipelines.ingestion.embedding import Embedded, embedded
-from penstock.pipelines.ingestion.filling import Piece
 from penstock.pipelines.ingestion.index import index_for
 from penstock.pipelines.ingestion.living import tools_for
 from penstock.pipelines.ingestion.model import EmbedderSpec
 from penstock.pipelines.ingestion.plugins import Embedder
 from penstock.pipelines.ingestion.sources import make_source
-from penstock.pipelines.ingestion.statements import listed
 from penstock.pipelines.ingestion.ticking import Tick
-from penstock.pipelines.ingestion.trying import NotYet, tried
-from penstock.pipelines.ingestion.work import Begin, Counters, Purge, Work
+from penstock.pipelines.ingestion.work import Begin, Purge, Work
 
-LOCK_EVERY = 0.5
-"""Seconds between two looks whether the knowledge base is free."""
+LOCK_EVERY, LOCK_SELDOM = 0.5, 30.0
+"""Seconds between two looks whether the knowledge base is free: the first ones, and at most."""
 
 
 def lock_name(base: str) -> str:
@@ -32,13 +26,19 @@ def lock_name(base: str) -> str:
     return f"kb:{base}"
 
 
+def waits_for(ctx: Context) -> float:
+    """Seconds until the next look: who has waited for long, for a run that rests, looks seldom."""
+    return min(LOCK_SELDOM, max(LOCK_EVERY, (ctx.now() - ctx.job.created) / 10))
+
+
 async def prepare(begin: Begin, ctx: Context) -> Work | Again | Goto:
-    ask, run = begin.ask, begin.run or ctx.job.id
+    # The first job of a run has its own id for a key, and those that go on with it have the same.
+    ask, run = begin.ask, begin.run or ctx.job.key
     if not await ctx.lock(lock_name(ask.base)):
-        return Again(begin, after=LOCK_EVERY)
-    base = await bases.find_base(ctx, ctx.job.tenant, ask.base)
-    if base is None:
-        raise Permanent(f"there is no knowledge base {ask.base!r} any more")
+        return Again(begin, after=waits_for(ctx))
+    base = await newest(ask.base, run, ctx)
+    for statement in bases.left_by_others(ask.base, tenant=ctx.job.tenant, run=run):
+        ctx.write(statement)
     index = index_for(ctx.engine)
     await index.prepare()
     work = Work(ask=ask, run=run, holder=ctx.job.id)
@@ -61,7 +61,7 @@ async def prepare(begin: Begin, ctx: Context) -> Work | Again | Goto:
 async def _open_edition(work: Work, base: Base, ctx: Context) -> None:
     config, now = work.ask.config, ctx.now()
     embedder = make_embedder(config.embedder, ctx.settings)
-    number = await bases.next_edition(ctx)
+    number = await bases.next_edition(ctx, work.run, ctx.job.attempt)
     ctx.write(
         bases.new_edition(
             number, base.id, tenant=base.tenant, chunker=config.chunker, embedder=embedder, run=work.run, now=now
@@ -115,12 +115,23 @@ async def _look_at_sources(work: Work, ctx: Context) -> None:
     work.total = None if work.ask.errors_only else total
 
 
+async def newest(name: str, run: str, ctx: Context) -> Base:
+    """The knowledge base of a run. One that another run has filled since is no more this run's to go on with."""
+    base = await bases.find_base(ctx, ctx.job.tenant, name)
+    if base is None:
+        raise Permanent(f"there is no knowledge base {name!r} any more")
+    if base.run != run:
+        raise Permanent(f"run {run} is not the newest of {name!r}: that is {base.run}")
+    return base
+
+
 async def taken_up(work: Work, ctx: Context) -> bool:
     """Whether this job may go on with the run: after a failed run was resumed, it is another job that does."""
     if work.holder == ctx.job.id:
         return True
     if not await ctx.lock(lock_name(work.ask.base)):
         return False
+    await newest(work.ask.base, work.run, ctx)
     work.holder = ctx.job.id
     work.attempt = 0
     ctx.write(bases.run_works(work.run, job=ctx.job.id, edition=work.edition))
@@ -145,7 +156,7 @@ async def edition_for(work: Work, ctx: Context) -> Edition:
 
 async def ingest(work: Work, ctx: Context) -> Again | Goto:
     if not await taken_up(work, ctx):
-        return Again(work, after=LOCK_EVERY)
+        return Again(work, after=waits_for(ctx))
     waiting = work.staging.next - work.staging.first
     if work.source >= len(work.ask.config.sources):
         return Goto("collect" if waiting else "finish", work)
@@ -155,70 +166,4 @@ async def ingest(work: Work, ctx: Context) -> Again | Goto:
     return await Tick(work, ctx, embedder_for(work, edition, ctx), index_for(ctx.engine)).go()
 
 
-async def retry_chunks(work: Work, ctx: Context) -> Work | Again:
-    """A group of chunks that could not be embedded, until there are none left but those of this run."""
-    if not await taken_up(work, ctx):
-        return Again(work, after=LOCK_EVERY)
-    rows = await ctx.read(
-        (
-            "SELECT e.id, e.document, e.seq, e.position, e.text, e.uri, e.source, e.attempts FROM kb_errors e"
-            " WHERE e.edition = :edition AND e.document IS NOT NULL AND e.run <> :run ORDER BY e.id LIMIT :limit",
-            {"edition": work.edition, "run": work.run, "limit": ctx.settings.ingestion.group},
-        )
-    )
-    if not rows:
-        return work
-    edition = await edition_for(work, ctx)
-    pieces = [_piece(row) for row in rows]
-    known = await filling.known_chunks(ctx, work.edition, [piece.content_hash for piece in pieces])
-    texts = {piece.content_hash: piece.text for piece in pieces if piece.content_hash not in known}
-    spec = edition.embedder
-    try:
-        result = await _embedded_now(make_embedder(spec, ctx.settings), texts, work, ctx)
-    except NotYet as later:
-        return Again(work, after=later.after)
-    _, last_chunk = await filling.last_numbers(ctx, work.edition)
-    now = ctx.now()
-    written = writing.placed(
-        work.edition, work.run, pieces, known, result, index=index_for(ctx.engine), last_chunk=last_chunk, now=now
-    )
-    names, values = listed([row[0] for row in rows])
-    statements: list[Any] = [
-        (f"DELETE FROM kb_errors WHERE id IN {names}", values),
-        *written.statements,
-        *writing.refusals(
-            work.edition, work.run, rows[0][6], pieces, result.refused, {row[1]: row[5] for row in rows},
-            attempts=max(row[7] for row in rows) + 1, ids=ctx.engine.new_id, now=now,
-        ),
-        bases.grown(work.edition, documents=0, chunks=written.counters.chunks_processed),
-        *metrics.counted(written.counters, worker=ctx.job.worker),
-    ]  # fmt: skip
-    for statement in statements:
-        ctx.write(statement)
-    work.counters.add(written.counters)
-    ctx.count(**written.counters.amounts())
-    return Again(work)
-
-
-async def _embedded_now(embedder: Embedder, texts: dict[str, str], work: Work, ctx: Context) -> Embedded:
-    if not texts:
-        return Embedded()
-    try:
-        result = await embedded(embedder, texts, ctx)
-    except RateLimited:
-        raise
-    except Transient as error:
-        tried(work, error)
-        return Embedded(refused=dict.fromkeys(texts, str(error)))
-    work.attempt = 0
-    return result
-
-
-def _piece(row: tuple[Any, ...]) -> Piece:
-    from penstock.pipelines.ingestion.model import hash_of
-
-    _, document, seq, position, text, *_ = row
-    return Piece(int(document), int(seq), hash_of(text), text, position)
-
-
-__all__ = ["Counters", "edition_for", "ingest", "lock_name", "prepare", "retry_chunks", "taken_up"]
+__all__ = ["edition_for", "embedder_for", "ingest", "lock_name", "prepare", "taken_up", "waits_for"]

@@ -16,7 +16,7 @@ from pydantic_core import from_json
 from penstock.engine.engine import Engine
 from penstock.engine.errors import InvalidRequest
 from penstock.engine.model import DEFAULT_TENANT
-from penstock.pipelines.ingestion import bases
+from penstock.pipelines.ingestion import bases, metrics
 from penstock.pipelines.ingestion.bases import Edition
 from penstock.pipelines.ingestion.embedders import make_embedder
 from penstock.pipelines.ingestion.index import fused, index_for
@@ -73,7 +73,10 @@ async def search(
     edition = None if found.edition is None else await bases.edition_of(engine, found.edition)
     if edition is None:
         return []
-    return await _Search(engine, edition, question, top, mode, dict(filter or {})).hits()
+    began = engine.clock.monotonic()
+    hits = await _Search(engine, edition, question, top, mode, dict(filter or {})).hits()
+    metrics.searched(engine, mode, engine.clock.monotonic() - began)
+    return hits
 
 
 class _Search:

@@ -129,7 +129,7 @@ errors = Table(
     Column("edition", Integer, nullable=False),
     Column("run", _Text, nullable=False),
     # A document that could not be loaded (then without a place), or a chunk that could not be embedded, with its text.
-    Column("source", Integer, nullable=False),
+    Column("source", _Text, nullable=False),
     Column("uri", _Text, nullable=False),
     Column("cursor", _Text),
     Column("document", BigInteger),
@@ -141,6 +141,14 @@ errors = Table(
     Column("at", Float(53), nullable=False),
     Index("kb_errors_run", "run", "id"),
     Index("kb_errors_document", "edition", "document"),
+)  # fmt: skip
+
+# Errors that a run has taken up again: listed no more, and gone for good when it completes.
+retried = Table(
+    "kb_retried", metadata,
+    Column("taken_by", _Text, nullable=False),
+    *(Column(column.name, column.type, nullable=column.nullable) for column in errors.columns),
+    PrimaryKeyConstraint("taken_by", "id"),
 )  # fmt: skip
 
 frontier = Table(

@@ -1,33 +1,39 @@
-"""One batch of documents: loaded, cut into chunks, embedded and indexed, in groups of chunks that are a commit each.
+"""Batches of documents: loaded, cut into chunks, embedded and indexed, in groups of chunks that are a commit each.
 
 After every commit the run knows how far it is, to the chunk. Whatever stops it (a pause, a crash, a lost lease), it
-goes on at the next group: what is durable is neither written nor counted again.
+goes on at the next group: what is durable is neither written nor counted again. While a group is on its way to the
+disk, the next one is loaded and embedded, but nothing of it is written before the other has landed.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from penstock.engine.context import Context
-from penstock.engine.errors import Permanent, RateLimited, Transient
+from penstock.engine.errors import RateLimited, Transient
 from penstock.engine.outcome import Again
 from penstock.pipelines.ingestion import filling, metrics, writing
+from penstock.pipelines.ingestion.collecting import BATCH_TEXTS
 from penstock.pipelines.ingestion.embedding import Embedded, embedded
 from penstock.pipelines.ingestion.index import Index
-from penstock.pipelines.ingestion.living import Living, addresses_left, let_go, living, unknown_addresses
+from penstock.pipelines.ingestion.living import Living, addresses_left, at_rest, let_go, living, unknown_addresses
 from penstock.pipelines.ingestion.loading import Batch, Loader, Seen
 from penstock.pipelines.ingestion.plugins import Embedder
 from penstock.pipelines.ingestion.removing import removal
-from penstock.pipelines.ingestion.statements import listed
-from penstock.pipelines.ingestion.trying import ATTEMPTS, STRIKES, NotYet, tried
+from penstock.pipelines.ingestion.retrying import taken_from_errors
+from penstock.pipelines.ingestion.trying import ATTEMPTS, NotYet, said, struck, tried
 from penstock.pipelines.ingestion.work import Counters, Part, Phase, Work
 from penstock.pipelines.ingestion.writing import Group
 
+TICK_SECONDS = 2.0
+"""A tick takes batch after batch for so long: to end it, and to be claimed again, costs as much as a small batch."""
+
 
 class Tick:
-    """What one batch needs."""
+    """Some batches, and what they need."""
 
     def __init__(self, work: Work, ctx: Context, embedder: Embedder, index: Index) -> None:
         self.work = work
@@ -35,43 +41,100 @@ class Tick:
         self.embedder = embedder
         self.index = index
         self.deferred = bool(getattr(embedder, "deferred", False))
-        self._last_chunk = 0
+        self._last_document = self._last_chunk = 0
+        self._storing: asyncio.Task[None] | None = None
+        self._fresh: dict[str, int] = {}
+        """The chunks of the commit that is on its way, which no question finds yet: content hash → number."""
+        self._since = ctx.now()
 
     async def go(self) -> Again:
-        """One batch, to its end or until the run is to halt."""
-        work, began = self.work, self.ctx.now()
+        """Batches, until there is no more, the time is up, or the run is to halt."""
+        work, ctx = self.work, self.ctx
+        until = ctx.now() + TICK_SECONDS
+        answer = Again(work)
+        self._last_document, self._last_chunk = await filling.last_numbers(ctx, work.edition)
         try:
-            answer = await self._batch()
+            while await self._batch() and ctx.now() < until and not ctx.halted:
+                await self._save()
+            await self._stored()
         except NotYet as later:
+            await self._stored()
             await let_go(work.run)
             answer = Again(work, after=later.after)
-        work.seconds.active += self.ctx.now() - began
+        except Exception:
+            # What was decided before counts, and comes first.
+            await self._stored()
+            await let_go(work.run)
+            raise
+        finally:
+            await self._leave()
+        self._count_time()
         self._show()
         return answer
 
-    async def _batch(self) -> Again:
-        work, ctx = self.work, self.ctx
-        last_document, self._last_chunk = await filling.last_numbers(ctx, work.edition)
-        source = await living(work, ctx)
-        loader = Loader(work, ctx, source, last_document)
+    async def _save(self) -> None:
+        """What was written so far is on its way, and the run is past it."""
+        self._count_time()
+        self._show()
+        self._storing = asyncio.create_task(self.ctx.checkpoint(self.work), name="penstock-checkpoint")
+        # Once it has begun it has what it stores: the run may move on.
+        await asyncio.sleep(0)
+
+    async def _stored(self) -> None:
+        """What was on its way is durable."""
+        storing, self._storing = self._storing, None
+        if storing is not None:
+            with self._phase("index"):
+                await storing
+            self._fresh.clear()
+
+    async def _leave(self) -> None:
+        """The tick is over, or cut off: then nobody knows whether what was on its way has landed."""
+        storing, self._storing = self._storing, None
+        if storing is not None:
+            storing.cancel()
+            await asyncio.gather(storing, return_exceptions=True)
+        await at_rest(self.work.run)
+
+    def _count_time(self) -> None:
+        now = self.ctx.now()
+        self.work.seconds.active += now - self._since
+        self._since = now
+
+    async def _batch(self) -> bool:
+        """Everything of one batch but its last commit. False where the tick ends with it."""
+        work = self.work
+        source = await living(work, self.ctx)
+        if not source.reads_ahead:
+            # It may find its way by what the last batch has found.
+            await self._stored()
+        loader = Loader(work, self.ctx, source, self._last_document)
         with self._phase("load"):
             batch = await loader.load()
+        self._last_document = loader.last
+        source.read_on(self.ctx.settings.ingestion.batch)
         work.seconds.chunk += batch.chunking
         work.seconds.load -= batch.chunking
         skip = await self._go_on_with_part(batch)
         if not await self._write(source, batch, skip):
-            return Again(work)
+            return False
         work.batch += bool(batch.seen)
         if not batch.more:
             await let_go(work.run)
             # What was found on the way is looked at before the next source.
             if not any(each.found for each in batch.seen):
                 await self._source_done(source)
-        return Again(work)
+        waiting = work.staging.next - work.staging.first
+        return work.source < len(work.ask.config.sources) and waiting < BATCH_TEXTS
 
     async def _source_done(self, source: Living) -> None:
         work = self.work
-        if await addresses_left(self.ctx, work.run, source.number, work.cursor) and source.number not in work.unsure:
+        nothing = work.cursor is None and not work.ask.errors_only
+        if nothing:
+            # A disk that is not mounted looks like an empty folder.
+            self.ctx.log.warning("%s: %s gave nothing, and nothing of it is pruned", work.ask.base, source.key)
+        left = nothing or await addresses_left(self.ctx, work.run, source.number, work.cursor)
+        if left and source.number not in work.unsure:
             work.unsure.append(source.number)
         work.source, work.cursor = work.source + 1, None
 
@@ -85,7 +148,7 @@ class Tick:
             last = place == len(coming) - 1
             if place and self.ctx.halted:
                 return False
-            statements, counters = await self._group(group, source.number)
+            statements, counters = await self._group(group, source)
             until = len(batch.seen) if last else _settled_by(group, batch.seen, settled)
             statements += await self._settle(source, batch.seen[settled:until], counters)
             settled = until
@@ -95,9 +158,7 @@ class Tick:
             self.work.counters.add(counters)
             self.ctx.count(**counters.amounts())
             if not last:
-                with self._phase("index"):
-                    await self.ctx.checkpoint(self.work)
-                self._show()
+                await self._save()
         return True
 
     async def _go_on_with_part(self, batch: Batch) -> int:
@@ -107,52 +168,72 @@ class Tick:
         if part is None:
             return 0
         first = next(iter(batch.docs), None)
+        if first is None and batch.more:
+            # A batch that was cut short before its turn says nothing about it.
+            return 0
         if first is not None and (first.document.uri, first.content_hash) == (part.uri, part.content_hash):
             first.n, first.begun = part.document, True
             return part.chunks
+        await self._stored()
         gone = 0
         while not gone:
             statements, gone = await removal(ctx, self.index, work.edition, [part.document])
             for statement in statements:
                 ctx.write(statement)
             if gone:
+                await self._unstage(part.document)
                 work.counters.add(part.counted, times=-1)
                 ctx.count(**part.counted.amounts(times=-1))
                 work.part = None
             await ctx.checkpoint(work)
         return 0
 
-    async def _group(self, group: Group, source: int) -> tuple[list[Any], Counters]:
+    async def _unstage(self, document: int) -> None:
+        """Chunks of a document that is not to be: they came last."""
+        run = {"run": self.work.run, "document": document}
+        ((first,),) = await self.ctx.read(
+            ("SELECT MIN(n) FROM kb_staged WHERE run = :run AND document = :document", run)
+        )
+        if first is not None:
+            self.ctx.write(("DELETE FROM kb_staged WHERE run = :run AND document = :document", run))
+            self.work.staging.next = int(first)
+
+    async def _group(self, group: Group, source: Living) -> tuple[list[Any], Counters]:
         """The statements of one group, and what it adds to the counters."""
         work, now = self.work, self.ctx.now()
         counters = Counters()
-        statements: list[Any] = list(writing.begins(work.edition, work.run, group.begins, now))
+        whole = [doc for doc in group.ends if not doc.chunks] if self.deferred else group.ends
+        statements = writing.begins(work.edition, work.run, group.begins, now, whole=whole)
+        statements += writing.ends(work.edition, work.run, whole, now, counters, begun=group.begins)
         if self.deferred:
+            await self._stored()
             statements += self._staged(group, counters, now)
             counters.chunks_seen = len(group.pieces)
             own = Counters(chunks_seen=group.of_last) if group.pieces else Counters()
         else:
-            known = await filling.known_chunks(self.ctx, work.edition, [piece.content_hash for piece in group.pieces])
+            hashes = [piece.content_hash for piece in group.pieces]
+            known = await filling.known_chunks(self.ctx, work.edition, hashes)
+            known |= {hash: self._fresh[hash] for hash in hashes if hash in self._fresh}
             result = await self._embedded(
                 {piece.content_hash: piece.text for piece in group.pieces if piece.content_hash not in known}
             )
+            await self._stored()
             with self._phase("index"):
                 written = writing.placed(
                     work.edition, work.run, group.pieces, known, result,
                     index=self.index, last_chunk=self._last_chunk, now=now,
                 )  # fmt: skip
-                self._last_chunk = written.last_chunk
+                self._last_chunk, self._fresh = written.last_chunk, written.new
                 counters.add(written.counters)
                 own = written.of_last
                 statements += written.statements
-                uris = {doc.n: doc.document.uri for doc in (*group.begins, *group.ends)}
+                documents = {doc.n: (source.key, doc.document.uri) for doc in (*group.begins, *group.ends)}
                 if work.part is not None:
-                    uris[work.part.document] = work.part.uri
+                    documents[work.part.document] = (source.key, work.part.uri)
                 statements += writing.refusals(
-                    work.edition, work.run, source, group.pieces, result.refused, uris,
+                    work.edition, work.run, group.pieces, result.refused, documents,
                     attempts=ATTEMPTS, ids=self.ctx.engine.new_id, now=now,
                 )  # fmt: skip
-                statements += writing.ends(work.edition, work.run, group.ends, now, counters)
                 statements.append(writing.counted(work.edition, group.ends, written.counters.chunks_processed))
         self._move_part(group, own)
         return statements, counters
@@ -166,7 +247,6 @@ class Tick:
             statements.append(writing.staged_rows(work.run, work.staging.next, group.pieces, ends))
             work.staging.next += len(group.pieces)
         empty = [doc for doc in group.ends if not doc.chunks]
-        statements += writing.ends(work.edition, work.run, empty, now, counters)
         statements.append(writing.counted(work.edition, empty, 0))
         return statements
 
@@ -180,27 +260,20 @@ class Tick:
                 raise
             except Transient as error:
                 tried(self.work, error)
-                self._strike()
+                struck(self.work, self.embedder.name)
                 return Embedded(refused=dict.fromkeys(texts, str(error)))
         self.work.attempt = self.work.strikes = 0
         if result.refused:
-            self.work.error = next(iter(result.refused.values()))
+            self.work.error = said(next(iter(result.refused.values())))
         return result
 
-    def _strike(self) -> None:
-        """An embedder that is away for all of a group may be away for all of the others."""
-        work = self.work
-        work.strikes += 1
-        if work.strikes >= STRIKES:
-            work.strikes = 0
-            raise Permanent(
-                f"nothing could be embedded {STRIKES} times in a row ({work.error}): see that {self.embedder.name}"
-                f" answers, then `penstock ingest resume {work.ask.base}`; it goes on where it was"
-            )
+
 
     def _move_part(self, group: Group, own: Counters) -> None:
         """Which document the run is in the middle of once this group is durable, and what that has counted."""
         last = group.pieces[-1] if group.pieces else None
+        if last is None and not group.ends:
+            return
         if last is None or any(doc.n == last.document for doc in group.ends):
             self.work.part = None
             return
@@ -232,14 +305,13 @@ class Tick:
         if errors and source.number not in work.unsure:
             work.unsure.append(source.number)
         for uri, _, error in errors:
-            ctx.log.warning("%s: %s: %s", work.ask.base, uri, error)
-            work.error = f"{uri}: {error}"
+            work.error = said(error if error.startswith(uri) else f"{uri}: {error}")
+            ctx.log.warning("%s: %s", work.ask.base, work.error)
         ids, now = ctx.engine.new_id, ctx.now()
         if work.ask.errors_only:
-            names, values = listed([each.cursor for each in seen])
-            statements.append((f"DELETE FROM kb_errors WHERE id IN {names}", values))
+            statements += taken_from_errors(work.run, [each.cursor for each in seen])
         statements += writing.not_loaded(
-            work.edition, work.run, source.number, errors, ids=ids, attempts=ATTEMPTS, now=now
+            work.edition, work.run, source.key, errors, ids=ids, attempts=ATTEMPTS, now=now
         )
         uris = list(dict.fromkeys(uri for each in seen for uri in each.found))
         if uris:

@@ -3,7 +3,7 @@ at again was a run at work, and is none."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -46,21 +46,43 @@ class Verified:
 
 async def verify(reads: Reads, index: Index, edition: int) -> Verified:
     """Compare everything. Safe while a run is at work."""
-    result = Verified()
-    after = 0
-    while True:
+    found, _ = await verify_from(reads, index, edition, START, enough=lambda: False)
+    return found
+
+
+Stage = Literal["chunks", "places", "documents"]
+
+Place = tuple[Stage, int]
+"""How far a comparison is: in which of its three parts, and after which number."""
+
+START: Place = ("chunks", 0)
+
+
+async def verify_from(
+    reads: Reads, index: Index, edition: int, place: Place, *, enough: Callable[[], bool]
+) -> tuple[Verified, Place | None]:
+    """Compare from there on until somebody has had enough: what was found, and where to go on; None at the end."""
+    result, (stage, after) = Verified(), place
+    while stage == "chunks":
         part = await verify_chunks(reads, index, edition, after)
         result.chunks += part.chunks
         for fault, numbers in part.faults.items():
             result.add(fault, numbers)
-        if part.last is None:
-            break
-        after = part.last
-    result.add("dangling", await dangling(reads, edition))
-    async for count, short in incomplete(reads, edition):
+        stage, after = ("places", 0) if part.last is None else ("chunks", part.last)
+        if enough():
+            return result, (stage, after)
+    if stage == "places":
+        result.add("dangling", await dangling(reads, edition))
+        stage = "documents"
+    while True:
+        count, short, last = await _incomplete_after(reads, edition, after)
         result.documents += count
         result.add("incomplete", short)
-    return result
+        if last is None:
+            return result, None
+        after = last
+        if enough():
+            return result, ("documents", after)
 
 
 @dataclass(slots=True)
@@ -130,18 +152,22 @@ async def dangling(reads: Reads, edition: int) -> list[int]:
 async def incomplete(reads: Reads, edition: int) -> AsyncIterator[tuple[int, list[int]]]:
     """In slices: how many searchable documents were looked at, and which have other than the chunks they should (those
     that are listed as errors are known to be missing)."""
-    after = 0
-    while True:
-        rows: list[tuple[Any, ...]] = await reads.read(
-            (
-                "SELECT d.n, d.chunks, (SELECT COUNT(*) FROM kb_pieces p WHERE p.edition = d.edition"
-                " AND p.document = d.n), (SELECT COUNT(*) FROM kb_errors e WHERE e.edition = d.edition"
-                " AND e.document = d.n) FROM kb_documents d WHERE d.edition = :edition AND d.n > :after"
-                " AND d.state = 'current' ORDER BY d.n LIMIT :limit",
-                {"edition": edition, "after": after, "limit": SLICE},
-            )
+    after: int | None = 0
+    while after is not None:
+        count, short, after = await _incomplete_after(reads, edition, after)
+        yield count, short
+
+
+async def _incomplete_after(reads: Reads, edition: int, after: int) -> tuple[int, list[int], int | None]:
+    """One slice, and the number of its last document; None at the end."""
+    rows: list[tuple[Any, ...]] = await reads.read(
+        (
+            "SELECT d.n, d.chunks, (SELECT COUNT(*) FROM kb_pieces p WHERE p.edition = d.edition"
+            " AND p.document = d.n), (SELECT COUNT(*) FROM kb_errors e WHERE e.edition = d.edition"
+            " AND e.document = d.n) FROM kb_documents d WHERE d.edition = :edition AND d.n > :after"
+            " AND d.state = 'current' ORDER BY d.n LIMIT :limit",
+            {"edition": edition, "after": after, "limit": SLICE},
         )
-        yield len(rows), [int(n) for n, said, have, missing in rows if said != have + missing]
-        if len(rows) < SLICE:
-            return
-        after = int(rows[-1][0])
+    )
+    short = [int(n) for n, said, have, missing in rows if said != have + missing]
+    return len(rows), short, int(rows[-1][0]) if len(rows) == SLICE else None

@@ -73,8 +73,12 @@ class Staging(_State):
 
     first: int = 1
     next: int = 1
+    began: int = 1
+    """The number of the first chunk of the batch under way: `first` moves on while it is indexed."""
     asked: int = 0
     """The number of the first chunk that the batch under way does not have; 0 while none is."""
+    job: str = ""
+    """The job that asked for it: not the one at work, where the run was resumed after a failure."""
     since: float = 0.0
     """When it was asked for."""
 
@@ -104,6 +108,8 @@ class Work(_State):
     staging: Staging = Field(default_factory=Staging)
     attempt: int = 0
     """How often the group at hand has been tried."""
+    loading: int = 0
+    """How often it was tried to load the document that comes next."""
     strikes: int = 0
     """Groups in a row of which nothing could be embedded."""
     unsure: list[int] = Field(default_factory=list)

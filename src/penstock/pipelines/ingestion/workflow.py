@@ -35,9 +35,9 @@ async def prepare(begin: Begin, ctx: Context) -> Work | Again | Goto:
 @ingestion.step
 async def retry_chunks(work: Work, ctx: Context) -> Work | Again:
     """The chunks that an earlier run could not embed, where that is what was asked for."""
-    from penstock.pipelines.ingestion import running
+    from penstock.pipelines.ingestion import retrying
 
-    return await running.retry_chunks(work, ctx)
+    return await retrying.retry_chunks(work, ctx)
 
 
 @ingestion.step
@@ -57,7 +57,7 @@ async def collect(work: Work, ctx: Context) -> Again | Goto:
 
 
 @ingestion.step
-async def finish(work: Work, ctx: Context) -> Ended | Again:
+async def finish(work: Work, ctx: Context) -> Ended | Again | Goto:
     """Hide what has vanished, and say what the run came to."""
     from penstock.pipelines.ingestion import finishing
 
@@ -67,9 +67,9 @@ async def finish(work: Work, ctx: Context) -> Ended | Again:
 @ingestion.cleanup(retry=PATIENT)
 async def clean_up(work: Work | Begin, ctx: Context) -> Any:
     """Take out what a cancelled run wrote, and bring back what it hid."""
-    from penstock.pipelines.ingestion import finishing
+    from penstock.pipelines.ingestion import undoing
 
-    return await finishing.clean_up(work, ctx)
+    return await undoing.clean_up(work, ctx)
 
 
 @purge.step

@@ -3,7 +3,7 @@ embedded; a document is searchable from the commit on that has its last chunk.""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +55,8 @@ class Written:
     of_last: Counters
     last_chunk: int
     """The highest number that a chunk has now."""
+    new: dict[str, int]
+    """The chunks that were not there before: content hash → number."""
 
 
 def groups(docs: Iterable[Doc], size: int, *, skip: int = 0) -> Iterable[Group]:
@@ -77,30 +79,48 @@ def groups(docs: Iterable[Doc], size: int, *, skip: int = 0) -> Iterable[Group]:
         yield group
 
 
-def begins(edition: int, run: str, docs: Sequence[Doc], now: float) -> list[Statement]:
-    if not docs:
-        return []
-    return [
-        filling.new_documents(
-            [
-                filling.begun(edition, doc.n, doc.source, doc.document, content_hash=doc.content_hash, run=run, now=now)
-                for doc in docs
-            ]
-        )
+def begins(edition: int, run: str, docs: Sequence[Doc], now: float, *, whole: Sequence[Doc]) -> list[Any]:
+    """The rows of these documents. Those that are also whole with this commit are searchable with it, and what they
+    replace is hidden."""
+    at_once = _numbers(whole)
+    replaced: dict[str, list[str]] = {}
+    rows = []
+    for doc in docs:
+        chunks = len(doc.chunks) if doc.n in at_once else None
+        if chunks is not None:
+            replaced.setdefault(doc.source, []).append(doc.document.uri)
+        rows.append(
+            filling.begun(
+                edition, doc.n, doc.source, doc.document,
+                content_hash=doc.content_hash, run=run, now=now, chunks=chunks,
+            )
+        )  # fmt: skip
+    statements: list[Any] = [
+        statement for source, uris in replaced.items() for statement in filling.hidden(edition, source, uris, run)
     ]
+    return [*statements, filling.new_documents(rows)] if rows else statements
 
 
-def ends(edition: int, run: str, docs: Sequence[Doc], now: float, counters: Counters) -> list[Any]:
-    """These are whole now."""
+def ends(
+    edition: int, run: str, docs: Sequence[Doc], now: float, counters: Counters, *, begun: Sequence[Doc]
+) -> list[Any]:
+    """These are whole now. Those that were `begun` with the same commit are so already."""
     statements: list[Any] = []
+    done = _numbers(begun)
     for doc in docs:
         counters.docs_replaced += doc.replaced is not None
         counters.docs_empty += not doc.chunks
+        if doc.n in done:
+            continue
         uri = doc.document.uri
         statements += filling.whole(
             edition, source=doc.source, uri=uri, n=doc.n, chunks=len(doc.chunks), run=run, now=now
         )
     return statements
+
+
+def _numbers(docs: Sequence[Doc]) -> set[int]:
+    return {doc.n for doc in docs}
 
 
 def placed(
@@ -147,7 +167,7 @@ def placed(
         statements.append(filling.still_there(edition, shared))
     if places:
         statements.append(filling.new_pieces(edition, places))
-    return Written(statements, counters, of_last, last_chunk)
+    return Written(statements, counters, of_last, last_chunk, {hash: n for n, hash, _ in new})
 
 
 def counted(edition: int, group_ends: Sequence[Doc], processed: int) -> Any:
@@ -158,21 +178,21 @@ def counted(edition: int, group_ends: Sequence[Doc], processed: int) -> Any:
 def refusals(
     edition: int,
     run: str,
-    source: int,
     pieces: Sequence[Piece],
     refused: dict[str, str],
-    uris: dict[int, str],
+    documents: Mapping[int, tuple[str, str]],
     *,
     attempts: int,
     ids: Any,
     now: float,
 ) -> list[Statement]:
-    """Rows of the chunks that could not be embedded, with all that is needed to try again."""
+    """Rows of the chunks that could not be embedded, with all that is needed to try again. `documents` has the source
+    and the address of each."""
     rows = [
         {
-            "id": ids(), "source": source, "uri": uris[piece.document], "document": piece.document, "seq": piece.seq,
-            "position": piece.position, "text": piece.text, "error": refused[piece.content_hash][:2000],
-            "attempts": attempts,
+            "id": ids(), "source": documents[piece.document][0], "uri": documents[piece.document][1],
+            "document": piece.document, "seq": piece.seq, "position": piece.position, "text": piece.text,
+            "error": refused[piece.content_hash][:2000], "attempts": attempts,
         }
         for piece in pieces
         if piece.content_hash in refused
@@ -183,7 +203,7 @@ def refusals(
 def not_loaded(
     edition: int,
     run: str,
-    source: int,
+    source: str,
     failures: Sequence[tuple[str, str, str]],
     *,
     ids: Any,

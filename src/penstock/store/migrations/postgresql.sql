@@ -602,7 +602,7 @@ CREATE TABLE kb_errors (
     id TEXT COLLATE "C" NOT NULL,
     edition INTEGER NOT NULL,
     run TEXT COLLATE "C" NOT NULL,
-    source INTEGER NOT NULL,
+    source TEXT COLLATE "C" NOT NULL,
     uri TEXT COLLATE "C" NOT NULL,
     cursor TEXT COLLATE "C",
     document BIGINT,
@@ -633,6 +633,23 @@ CREATE TABLE kb_pieces (
     PRIMARY KEY (edition, document, seq)
 );
 CREATE INDEX kb_pieces_chunk ON kb_pieces (edition, chunk);
+CREATE TABLE kb_retried (
+    taken_by TEXT COLLATE "C" NOT NULL,
+    id TEXT COLLATE "C" NOT NULL,
+    edition INTEGER NOT NULL,
+    run TEXT COLLATE "C" NOT NULL,
+    source TEXT COLLATE "C" NOT NULL,
+    uri TEXT COLLATE "C" NOT NULL,
+    cursor TEXT COLLATE "C",
+    document BIGINT,
+    seq INTEGER,
+    position TEXT COLLATE "C",
+    text TEXT COLLATE "C",
+    error TEXT COLLATE "C" NOT NULL,
+    attempts INTEGER NOT NULL,
+    at FLOAT(53) NOT NULL,
+    PRIMARY KEY (taken_by, id)
+);
 CREATE TABLE kb_runs (
     id TEXT COLLATE "C" NOT NULL,
     tenant TEXT COLLATE "C" NOT NULL,

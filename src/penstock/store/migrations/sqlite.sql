@@ -607,7 +607,7 @@ CREATE TABLE kb_errors (
     id TEXT NOT NULL,
     edition INTEGER NOT NULL,
     run TEXT NOT NULL,
-    source INTEGER NOT NULL,
+    source TEXT NOT NULL,
     uri TEXT NOT NULL,
     cursor TEXT,
     document BIGINT,
@@ -638,6 +638,23 @@ CREATE TABLE kb_pieces (
     PRIMARY KEY (edition, document, seq)
 );
 CREATE INDEX kb_pieces_chunk ON kb_pieces (edition, chunk);
+CREATE TABLE kb_retried (
+    taken_by TEXT NOT NULL,
+    id TEXT NOT NULL,
+    edition INTEGER NOT NULL,
+    run TEXT NOT NULL,
+    source TEXT NOT NULL,
+    uri TEXT NOT NULL,
+    cursor TEXT,
+    document BIGINT,
+    seq INTEGER,
+    position TEXT,
+    text TEXT,
+    error TEXT NOT NULL,
+    attempts INTEGER NOT NULL,
+    at FLOAT NOT NULL,
+    PRIMARY KEY (taken_by, id)
+);
 CREATE TABLE kb_runs (
     id TEXT NOT NULL,
     tenant TEXT NOT NULL,

@@ -38,6 +38,7 @@ from penstock.store.protocol import (
     Applied,
     Beat,
     Commit,
+    Expect,
     Leave,
     Op,
     RetryBatch,
@@ -60,7 +61,8 @@ MANY_JOBS = 2000
 """A submit of more than this is carried out off the event loop."""
 
 MANY_STATEMENTS = 50
-"""And so is the commit of a step that wrote more statements of its own than this."""
+MANY_VALUES = 100
+"""And so is the commit of a step that wrote more statements of its own than this, or one with more values."""
 
 LOCK_PATIENCE = 30.0
 """Seconds to wait for another process's transaction before saying that the store is unavailable."""
@@ -417,8 +419,13 @@ def _takes_long(op: Op) -> bool:
     op = unwrapped(op)
     return type(op) in (Tidy, SetLimits, SetBudget, RetryBatch, Leave, Write) or (
         (type(op) is Submit and len(op.jobs) > MANY_JOBS)
-        or (type(op) is Commit and len(op.move.writes) > MANY_STATEMENTS)
+        or (type(op) is Commit and (len(op.move.writes) > MANY_STATEMENTS or any(map(_is_large, op.move.writes))))
     )
+
+
+def _is_large(statement: Any) -> bool:
+    written = statement.statement if type(statement) is Expect else statement
+    return type(written) is tuple and len(written[1]) > MANY_VALUES
 
 
 def _bound(args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -3,7 +3,6 @@ there is none."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from typing import Annotated, Any
 
@@ -16,7 +15,7 @@ from penstock.pipelines.ingestion import control
 from penstock.pipelines.ingestion.dashboard.places import HOME, Paths
 from penstock.pipelines.ingestion.dashboard.seeing import CANCELING, DELETING, Seen, seen
 from penstock.pipelines.ingestion.index import index_for
-from penstock.pipelines.ingestion.verifying import FAULTS, Verified, verify
+from penstock.pipelines.ingestion.verifying import FAULTS, START, Verified, verify_from
 from penstock.service.access.guard import Operator
 from penstock.service.access.principal import Principal
 from penstock.service.api.limits import Taking
@@ -41,8 +40,8 @@ DONE = {
 }
 """What became of it, at once or a little later."""
 
-PATIENCE = 25.0
-"""Seconds that a comparison may take: browsers, and proxies before us, wait no longer than half a minute."""
+PATIENCE = 15.0
+"""Seconds of comparing: browsers, and proxies before us, wait no longer than half a minute."""
 
 Text = Annotated[str, Form(max_length=2000)]
 
@@ -122,16 +121,16 @@ async def _verified(service: Service, it: Seen) -> tuple[Tone, str]:
     engine = service.penstock.engine
     if it.edition is None:
         return "refused", f"{it.base.id} holds nothing yet"
-    try:
-        async with asyncio.timeout(PATIENCE):
-            found = await verify(engine, index_for(engine), it.edition.number)
-    except TimeoutError:
-        return "refused", f"{it.base.id} is too large to be compared here: `penstock ingest verify {it.base.id}` does"
-    return ("done", _sound(found)) if found.sound else ("refused", _unsound(found))
-
-
-def _sound(found: Verified) -> str:
-    return f"ledger and index agree: {many(found.documents, 'document')}, {many(found.chunks, 'chunk')}"
+    until = engine.clock.monotonic() + PATIENCE
+    found, further = await verify_from(
+        engine, index_for(engine), it.edition.number, START, enough=lambda: engine.clock.monotonic() > until
+    )
+    if not found.sound:
+        return "refused", _unsound(found)
+    if further is not None:
+        command = f"`penstock ingest verify {it.base.id}` goes on to the end"
+        return "done", f"ledger and index agree on the first {many(found.chunks, 'chunk')}: {command}"
+    return "done", f"ledger and index agree: {many(found.documents, 'document')}, {many(found.chunks, 'chunk')}"
 
 
 def _unsound(found: Verified) -> str:

@@ -13,6 +13,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.errors import NotFound
 from penstock.pipelines.ingestion.dashboard.marking import address_of, clock, pages_of, seconds_of
 from penstock.pipelines.ingestion.dashboard.seeing import about, seen
+from penstock.pipelines.ingestion.reading import errors
 from penstock.service.access.guard import Reader
 from penstock.service.dashboard.rendering import render
 from penstock.service.state import Serving
@@ -59,23 +60,6 @@ class Piece:
     page: str
     at: str
     address: str
-
-
-@dataclass(slots=True, frozen=True)
-class Failure:
-    """A document that could not be loaded, or a chunk of it (`seq`) that could not be embedded."""
-
-    id: str
-    run: str
-    uri: str
-    seq: int | None
-    error: str
-    attempts: int
-    at: float
-
-    @property
-    def address(self) -> str:
-        return address_of(self.uri)
 
 
 @router.get("/bases/{name}/documents", name="ui.knowledge.documents")
@@ -223,8 +207,8 @@ async def errors_page(
     request: Request, service: Serving, principal: Reader, name: str, tenant: str = "", before: Text = ""
 ) -> Response:
     it = await seen(service.penstock, principal, name, tenant)
-    number = 0 if it.edition is None else it.edition.number
-    found = await failures(service.penstock.engine, number, before=before)
+    base = it.base
+    found = await errors(service.penstock.engine, base.tenant, base.id, before=before or None, limit=PAGE + 1)
     known = about(principal, it)
     path = known["path"]
     return render(
@@ -233,18 +217,7 @@ async def errors_page(
         **known,
         tab="errors",
         rows=found[:PAGE],
+        address_of=address_of,
         older=path("errors", before=found[PAGE - 1].id) if len(found) > PAGE else "",
         newest=path("errors") if before else "",
     )
-
-
-async def failures(engine: Engine, edition: int, *, before: str = "", limit: int = PAGE + 1) -> list[Failure]:
-    """The newest first."""
-    rows = await engine.read(
-        (
-            "SELECT id, run, uri, seq, error, attempts, at FROM kb_errors WHERE edition = :edition"
-            f"{' AND id < :before' if before else ''} ORDER BY id DESC LIMIT :limit",
-            {"edition": edition, "limit": limit} | ({"before": before} if before else {}),
-        )
-    )
-    return [Failure(*row) for row in rows]

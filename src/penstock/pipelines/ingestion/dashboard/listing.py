@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from fastapi import Request
 from starlette.responses import Response
 
 from penstock.app import Penstock
 from penstock.engine.model import Job
-from penstock.pipelines.ingestion import bases
-from penstock.pipelines.ingestion.bases import Base, Edition, Run
-from penstock.pipelines.ingestion.control import error_count, newest_job
-from penstock.pipelines.ingestion.dashboard.places import HOME, SOURCES, Paths, colour, place_of, word
-from penstock.pipelines.ingestion.status import word_of
+from penstock.pipelines.ingestion.control import newest_job
+from penstock.pipelines.ingestion.dashboard.places import HOME, Paths, colour, word
+from penstock.pipelines.ingestion.reading import BaseLine, base_lines
 from penstock.pipelines.ingestion.workflow import ingestion
 from penstock.service.access.guard import Reader
 from penstock.service.dashboard.rendering import link, render
@@ -26,80 +22,43 @@ PAGE = 30
 KEPT = 1.0
 """Seconds that the rows are kept: the list may be fetched every second, by many."""
 
-
-@dataclass(slots=True, frozen=True)
-class Row:
-    """A knowledge base. `job` is that of a run that has not ended well, or not at all."""
-
-    base: Base
-    edition: Edition | None
-    run: Run | None
-    job: Job | None
-    status: str
-    errors: int
-
-    @property
-    def when(self) -> float:
-        """The moment the last thing happened: begun, or ended."""
-        if self.run is None:
-            return self.base.created
-        ended = self.run.finished or (self.job.finished if self.job is not None and self.job.final else None)
-        return ended or self.run.began
-
-    @property
-    def ended(self) -> bool:
-        return self.run is not None and self.status not in ("running", "paused", "canceled")
-
-    @property
-    def error(self) -> str:
-        """What a run that failed died of."""
-        if self.status != "failed":
-            return ""
-        return (self.job.error if self.job is not None else self.run.last_error if self.run else None) or ""
+TELLING = ("running", "paused", "canceled", "failed")
+"""Of a run that stands so, its job tells more: how far it is, why it failed."""
 
 
 async def bases_page(
     request: Request, service: Serving, principal: Reader, tenant: str = "", after: str = "", of: str = ""
 ) -> Response:
     """`after` and `of`: the name of the last one on the page before, and its tenant."""
-    owner = principal.tenant or tenant or None
-    app = service.penstock
-    rows = await kept(
-        request, ("knowledge", owner or "", after, of), lambda: rows_of(app, owner, after, of), seconds=KEPT
+    app, owner = service.penstock, principal.tenant or tenant or None
+    rows, jobs = await kept(
+        request, ("knowledge", owner or "", after, of), lambda: _rows(app, owner, after, of), seconds=KEPT
     )
-    last = rows[PAGE - 1].base if len(rows) > PAGE else None
+    last = rows[PAGE - 1] if len(rows) > PAGE else None
     filters = {"tenant": "" if principal.tenant else tenant}
 
-    def path(row: Row) -> Paths:
-        return Paths(row.base.id, row.base.tenant, principal)
+    def paths(row: BaseLine) -> Paths:
+        return Paths(row.id, row.tenant, principal)
 
     return render(
         request,
         "knowledge/bases.html",
         principal=principal,
         rows=rows[:PAGE],
+        jobs=jobs,
         filters=filters,
-        paths=path,
-        place_of=place_of,
-        sources=SOURCES,
+        paths=paths,
         word=word,
         colour=colour,
-        following="" if last is None else link(HOME, **filters, after=last.id, of="" if owner else last.tenant),
+        following="" if last is None else link(HOME, **filters, after=last.id, of=last.tenant),
         first=link(HOME, **filters) if after else "",
         feed=link("/ui/live", workflow=ingestion.name),
     )
 
 
-async def rows_of(app: Penstock, tenant: str | None, after: str, of: str) -> Sequence[Row]:
-    """One more than a page, if there is one."""
-    found = await bases.bases(app.engine, tenant, after=after, after_tenant=of or None, limit=PAGE + 1)
-    return await asyncio.gather(*(_row(app, base) for base in found))
-
-
-async def _row(app: Penstock, base: Base) -> Row:
-    engine = app.engine
-    edition = None if base.edition is None else await bases.edition_of(engine, base.edition)
-    run = None if base.run is None else await bases.find_run(engine, base.run)
-    job = None if run is None or run.state == "completed" else await newest_job(app, run.id)
-    status = "not_started" if run is None else "completed" if run.state == "completed" else word_of(run, job)
-    return Row(base, edition, run, job, status, await error_count(app, base.edition))
+async def _rows(app: Penstock, tenant: str | None, after: str, of: str) -> tuple[Sequence[BaseLine], Mapping[str, Job]]:
+    """One more than a page, if there is one; and the jobs that tell more, by run."""
+    found = await base_lines(app.engine, tenant, after=(after, of) if after else None, limit=PAGE + 1)
+    telling = [row.run for row in found if row.run is not None and row.status in TELLING]
+    jobs = {run: await newest_job(app, run) for run in telling}
+    return found, {run: job for run, job in jobs.items() if job is not None}

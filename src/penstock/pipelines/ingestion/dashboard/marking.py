@@ -19,8 +19,8 @@ from penstock.pipelines.ingestion.index.query import asked, plain
 from penstock.pipelines.ingestion.searching import Hit
 from penstock.service.dashboard.charts import percent
 
-SHOWN = 560
-"""Characters of a passage; what a chunk has more is folded."""
+SHOWN = 400
+"""Characters of a passage; the whole chunk is folded behind it."""
 
 STEM = 4
 """Letters from which on the beginning of a word counts as the word: `index` marks `indexes`."""
@@ -29,6 +29,14 @@ MOST_HEADINGS = 6
 LONGEST_ADDRESS = 4000
 
 _WORD = re.compile(r"[^\W_]+")
+_MARKUP = (
+    (re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE), ""),
+    (re.compile(r"^[ \t]*#{1,6}[ \t]+.*$", re.MULTILINE), ""),
+    (re.compile(r"^[ \t]*\|?(?:[ \t]*:?-{3,}:?[ \t]*\|?)+[ \t]*$", re.MULTILINE), ""),
+    (re.compile(r"^[ \t]*(?:[-*+]|>)[ \t]+", re.MULTILINE), "· "),
+    (re.compile(r"!?\[([^\[\]\n]*)\]\([^()\s]*\)"), r"\1"),
+    (re.compile(r"\*\*|__|`"), ""),
+)
 _VIDEO_HOSTS = ("youtube.com", "www.youtube.com", "m.youtube.com", "youtu.be")
 
 Piece = tuple[str, bool]
@@ -63,7 +71,8 @@ def shown(hits: Sequence[Hit], question: str) -> list[Shown]:
 
 
 def _shown(hit: Hit, words: Wanted, best: float) -> Shown:
-    position, text = hit.position, hit.text.strip()
+    position, whole = hit.position, hit.text.strip()
+    text = readable(whole)
     start, end = passage(text, words)
     seconds = seconds_of(position)
     headings = position.get("headings")
@@ -78,9 +87,16 @@ def _shown(hit: Hit, words: Wanted, best: float) -> Shown:
         tuple(marked(text[start:end], words)),
         start > 0,
         end < len(text),
-        tuple(marked(text, words)) if (start, end) != (0, len(text)) else (),
+        tuple(marked(whole, words)) if text[start:end] != " ".join(whole.split()) else (),
         percent(100 * min(max(hit.score / best, 0.02), 1.0) if best > 0 else 0.0),
     )
+
+
+def readable(text: str) -> str:
+    """One line of running text: headings, fences and what else Markdown writes around words is left out."""
+    for mark, instead in _MARKUP:
+        text = mark.sub(instead, text)
+    return " ".join(text.split())
 
 
 class Wanted:
@@ -170,7 +186,7 @@ def _densest(places: Sequence[tuple[int, int, str]], reach: int) -> int:
 def _edge(text: str, at: int) -> int:
     """The beginning of the next sentence or word, if one is near."""
     for mark in ("\n", ". ", " "):
-        if 0 <= (found := text.find(mark, at, at + 60)):
+        if (found := text.find(mark, at, at + 60)) >= 0:
             return found + len(mark)
     return at
 
@@ -195,8 +211,9 @@ def address_of(uri: str, seconds: float | None = None) -> str:
 
 def seconds_of(position: Mapping[str, Any]) -> float | None:
     said = position.get("start_seconds")
-    told = isinstance(said, (int, float)) and not isinstance(said, bool) and math.isfinite(said)
-    return max(float(said), 0.0) if told else None
+    if not isinstance(said, (int, float)) or isinstance(said, bool) or not math.isfinite(said):
+        return None
+    return max(float(said), 0.0)
 
 
 def clock(seconds: float) -> str:

@@ -43,6 +43,7 @@ class Pipe:
     pieces: tuple[Piece, ...]
     times: tuple[Part, ...]
     """The same shares as one bar."""
+    seconds: float
     done: float | None
     """Of all documents, from 0 to 1; None where nobody knows."""
 
@@ -54,7 +55,7 @@ def pipe(status: Status) -> Pipe:
     done = 1.0 if whole else _part(phases["load"])
     pieces = tuple(_piece(phase, done, spent, whole) for phase in status.phases)
     times = stacked([(f"c{place}", piece.seconds) for place, piece in enumerate(pieces)]) if spent > 0 else []
-    return Pipe(pieces, tuple(times), done)
+    return Pipe(pieces, tuple(times), spent, done)
 
 
 def _part(phase: PhaseProgress) -> float | None:

@@ -3,21 +3,16 @@ of it; and the list of all its runs."""
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass
-
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from penstock.app import Penstock
 from penstock.engine.model import Job, Schedule
-from penstock.pipelines.ingestion import bases
-from penstock.pipelines.ingestion.bases import Run
-from penstock.pipelines.ingestion.control import newest_job, schedule_name
-from penstock.pipelines.ingestion.dashboard.pipe import COUNTED, beside, pipe
+from penstock.pipelines.ingestion.control import schedule_name
+from penstock.pipelines.ingestion.dashboard.pipe import COUNTED, TITLES, beside, pipe
 from penstock.pipelines.ingestion.dashboard.seeing import Seen, about, seen
-from penstock.pipelines.ingestion.status import STALLED_AFTER, word_of
-from penstock.pipelines.ingestion.work import Counters
+from penstock.pipelines.ingestion.reading import run_lines
+from penstock.pipelines.ingestion.status import STALLED_AFTER
 from penstock.pipelines.ingestion.workflow import ingestion, repair
 from penstock.service.access.guard import Reader
 from penstock.service.dashboard.rendering import render
@@ -28,17 +23,6 @@ router = APIRouter()
 PAGE = 20
 FEW = 5
 MOST_JOBS = 20
-
-
-@dataclass(slots=True, frozen=True)
-class Line:
-    """A run in the list."""
-
-    run: Run
-    status: str
-    counters: Counters | None
-    took: float | None
-    error: str
 
 
 @router.get("/bases/{name}", name="ui.knowledge.base")
@@ -68,8 +52,9 @@ async def _page(request: Request, app: Penstock, it: Seen, principal: Reader) ->
         exact=bool(told is not None and told.plan and told.plan.get("exact")),
         cost=cost,
         counted=COUNTED,
+        titles={f"c{place}": title for place, title in enumerate(TITLES.values())},
         stalled_after=STALLED_AFTER,
-        lines=await lines(app, base.tenant, base.id, limit=FEW),
+        lines=await run_lines(app.engine, base.tenant, base.id, limit=FEW),
         schedule=await _schedule(app, it),
         repaired=await _repaired(app, it),
     )
@@ -81,7 +66,7 @@ async def runs_page(
 ) -> Response:
     app = service.penstock
     it = await seen(app, principal, name, tenant)
-    found = await lines(app, it.base.tenant, it.base.id, before=before or None, limit=PAGE + 1)
+    found = await run_lines(app.engine, it.base.tenant, it.base.id, before=before or None, limit=PAGE + 1)
     known = about(principal, it)
     return render(
         request,
@@ -89,33 +74,16 @@ async def runs_page(
         **known,
         tab="runs",
         lines=found[:PAGE],
-        older=known["path"]("runs", before=found[PAGE - 1].run.id) if len(found) > PAGE else "",
+        older=known["path"]("runs", before=found[PAGE - 1].id) if len(found) > PAGE else "",
         newest=known["path"]("runs") if before else "",
     )
-
-
-async def lines(app: Penstock, tenant: str, base: str, *, before: str | None = None, limit: int = PAGE) -> list[Line]:
-    found = await bases.runs(app.engine, tenant, base, before=before, limit=limit)
-    return await asyncio.gather(*(_line(app, run) for run in found))
-
-
-async def _line(app: Penstock, run: Run) -> Line:
-    """The job is asked only of a run that has not ended well."""
-    job = None if run.state in ("completed", "not_started") else await newest_job(app, run.id)
-    status = word_of(run, job)
-    counters = None if run.outcome is None else Counters.model_validate(run.outcome["counters"])
-    ended = run.finished or (job.finished if job is not None else None)
-    error = (job.error if job is not None and status == "failed" else run.last_error) or ""
-    return Line(run, status, counters, None if ended is None else ended - run.began, error)
 
 
 async def _cost(app: Penstock, it: Seen) -> int:
     """In millionths of a dollar, of all jobs that have worked on the run."""
     if it.run is None:
         return 0
-    jobs: list[Job] = await app.jobs(
-        tenant=it.base.tenant, workflow=ingestion.name, key=it.run.id, limit=MOST_JOBS
-    )
+    jobs: list[Job] = await app.jobs(tenant=it.base.tenant, workflow=ingestion.name, key=it.run.id, limit=MOST_JOBS)
     sums = [await app.costs(job=job.id) for job in jobs]
     return sum(each.cost for costs in sums for each in costs)
 

@@ -3,12 +3,14 @@ script; nothing here is live, so that nothing moves while somebody reads."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, get_args
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from penstock.engine.errors import InvalidRequest, NotFound, StepError
+from penstock.pipelines.ingestion.api_bases import SEARCH_SECONDS
 from penstock.pipelines.ingestion.dashboard.marking import Shown, shown
 from penstock.pipelines.ingestion.dashboard.seeing import about, seen
 from penstock.pipelines.ingestion.searching import LONGEST_QUESTION, Mode, search
@@ -40,12 +42,13 @@ async def search_page(
     question, hits, problem, began = q.strip(), list[Shown](), "", app.engine.clock.monotonic()
     if question:
         try:
-            found = await search(
-                app.engine, it.base.id, question, tenant=it.base.tenant, top=many, mode=chosen
-            )
+            async with asyncio.timeout(SEARCH_SECONDS):
+                found = await search(app.engine, it.base.id, question, tenant=it.base.tenant, top=many, mode=chosen)
             hits = shown(found, question)
         except NotFound:
             raise
+        except TimeoutError:
+            problem = f"Searching took more than {SEARCH_SECONDS:g} s."
         except (InvalidRequest, StepError) as error:
             # The embedder does not answer, or refuses the question.
             problem = str(error)

@@ -19,7 +19,7 @@ from penstock.service.api.tenancy import owner_for
 from penstock.service.dashboard.rendering import link
 
 AGAIN = 5.0
-"""Seconds after which the page of a run that is at work looks again: a heartbeat grows old without anything changing."""
+"""Seconds after which the page of a run at work looks again: a heartbeat grows old without anything changing."""
 
 CANCELING = (
     "Cancel this run? What it has written so far is taken out of the knowledge base again, and what it had replaced"

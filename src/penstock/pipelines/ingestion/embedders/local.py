@@ -52,6 +52,10 @@ class LocalEmbedder:
     async def embed_query(self, text: str, engine: Engine) -> Vectors:
         return await asyncio.to_thread(self.vectors, [text])
 
+    async def trial(self, texts: Sequence[str]) -> None:
+        """For a plan, which wants to know how long it takes."""
+        await asyncio.to_thread(self.vectors, texts)
+
     def price(self, tokens: int) -> int | None:
         return 0
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.errors import InvalidRequest
 from penstock.pipelines.ingestion.index.contract import Hits, Index, Indexed, Row
-from penstock.pipelines.ingestion.index.fusion import DEPTH, fused, refined
+from penstock.pipelines.ingestion.index.fusion import DEPTH, fused, refined, weight_of
 from penstock.pipelines.ingestion.index.sqlite import SqliteIndex
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
 
-__all__ = ["DEPTH", "Hits", "Index", "Indexed", "Row", "fused", "index_for", "refined"]
+__all__ = ["DEPTH", "Hits", "Index", "Indexed", "Row", "fused", "index_for", "refined", "weight_of"]
 
 MEMORY = 256 << 20
 """Bytes of vectors that are kept, of all knowledge bases that this process searches, unless the settings say

@@ -37,11 +37,16 @@ class Term:
         return sum(all(at + distance in places for places, distance in rest) for at in positions.get(first, ()))
 
 
+def rarity(texts: int, having: int) -> float:
+    """What a term weighs that so many of the texts have."""
+    return max(_LEAST, math.log(max(texts - having + 0.5, 0.5) / (having + 0.5)))
+
+
 def ranked(
     terms: Sequence[Term], candidates: Sequence[Candidate], *, texts: int, average: float
 ) -> list[tuple[int, float]]:
     """Best first, ties by number. `texts` there are, of `average` words."""
-    weights = [max(_LEAST, math.log((texts - term.texts + 0.5) / (term.texts + 0.5))) for term in terms]
+    weights = [rarity(texts, term.texts) for term in terms]
     scored = []
     for candidate in candidates:
         norm = K1 * (1 - B + B * candidate.size / max(average, 1.0))

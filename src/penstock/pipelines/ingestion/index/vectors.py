@@ -155,11 +155,12 @@ def _wrong(rows: Rows, dimension: int) -> None:
 
 
 def best(blocks: Sequence[Block], question: NDArray[np.float32], limit: int) -> Hits:
-    """The most similar, the best first, ties by number. Vectors are of unit length, so the product is the cosine."""
+    """The most similar, the best first, ties by number. Vectors are of unit length, so the product is the cosine; not
+    by BLAS, whose threads spin while they wait for each other, and take many times as long on a busy machine."""
     if not blocks:
         return []
     numbers = np.concatenate([block.numbers for block in blocks])
-    scores = np.concatenate([block.rows @ question for block in blocks])
+    scores = np.concatenate([np.einsum("ij,j->i", block.rows, question) for block in blocks])
     if limit < len(scores):
         least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
         chosen = scores >= least
@@ -183,6 +184,8 @@ async def _scanned(question: NDArray[np.float32], limit: int, read: Read) -> Hit
 
 def unit_rows(vectors: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
     """One row for each, of unit length; zeros stay zeros, and are like nothing."""
-    rows = np.asarray(vectors, np.float32).reshape(len(vectors), -1)
+    if not len(vectors):
+        return np.zeros((0, 0), np.float32)
+    rows = np.asarray(vectors, np.float32)
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
     return np.asarray(rows / np.where(lengths > 0, lengths, 1.0), np.float32)

@@ -12,11 +12,19 @@ from lxml import etree, html  # type: ignore[import-untyped]
 from trafilatura import bare_extraction
 
 from penstock.pipelines.ingestion.sources.html_markdown import HEADINGS, Element, code_of, is_code, markdown
+from penstock.pipelines.ingestion.sources.html_page import is_unwieldy
 
 log = logging.getLogger("penstock.ingestion")
+for _name in ("trafilatura", "htmldate"):
+    # They warn of every page in which they find little.
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 LITTLE = 250
 """Characters below which an article may have been missed."""
+
+SHORT = 1000
+"""Characters below which trafilatura asks other extractors too. A longer article is seldom wrong, and theirs, where it
+is longer still, is seldom right."""
 
 SOME_CODE = 5
 """Pieces of code from which on a page is documentation."""
@@ -57,19 +65,20 @@ _ARTICLE = etree.XPath("descendant-or-self::article[not(ancestor::article)]")
 
 
 def body_of(tree: Element, url: str) -> str:
-    """`tree` is used up."""
     body = tree.find("body")
     if body is None:
         return ""
     main = _main(tree, body)
-    whole = _whole(tree, main)
-    documentation = _has_code(main)
-    if documentation and main is not body and len(whole) > LITTLE:
-        return whole
+    if is_unwieldy(tree):
+        return _whole(tree, main)
+    if _has_code(main):
+        whole = _whole(tree, main)
+        if main is not body and whole:
+            return whole
+        chosen = _chosen(tree, url)
+        return chosen if len(chosen) > ENOUGH * len(whole) else whole
     chosen = _chosen(tree, url)
-    if len(chosen) < (LITTLE if not documentation else ENOUGH * len(whole)) and len(whole) > len(chosen):
-        return whole
-    return chosen
+    return chosen if len(chosen) > LITTLE else _whole(tree, main)
 
 
 def _main(tree: Element, body: Element) -> Element:
@@ -98,21 +107,28 @@ def _whole(tree: Element, main: Element) -> str:
 
 def _chosen(tree: Element, url: str) -> str:
     """What trafilatura takes for the article."""
-    codes = _put_aside(tree)
+    given = deepcopy(tree)
+    codes = _put_aside(given)
+    found = _extracted(given, url, fast=True)
+    if found is None or _length(found) < SHORT:
+        found = _extracted(given, url, fast=False)
+    if found is None:
+        return ""
+    _as_html(found)
+    _put_back(found, codes)
+    return markdown(found)
+
+
+def _extracted(tree: Element, url: str, *, fast: bool) -> Element | None:
     try:
-        found = bare_extraction(tree, url=url, include_comments=False)
+        found = bare_extraction(tree, url=url, include_comments=False, fast=fast)
     except MemoryError:
         raise
     except Exception as error:
         # A page is better read without it than not at all.
         log.warning("%s: trafilatura does not read it: %s: %s", url, type(error).__name__, error)
-        return ""
-    body = getattr(found, "body", None)
-    if body is None:
-        return ""
-    _as_html(body)
-    _put_back(body, codes)
-    return markdown(body)
+        return None
+    return getattr(found, "body", None)
 
 
 def _put_aside(tree: Element) -> list[Element]:
@@ -124,6 +140,10 @@ def _put_aside(tree: Element) -> list[Element]:
         details.tag = "div"
     for summary in tree.iter("summary"):
         summary.tag = "div" if any(True for _ in summary.iter(*HEADINGS)) else "p"
+    for table in tree.iter("table"):
+        if _is_hollow(table):
+            for part in table.iter("table", "tbody", "thead", "tfoot", "tr", "td", "th"):
+                part.tag = "div"
     codes: list[Element] = []
     outer = [pre for pre in tree.iter("pre") if next(pre.iterancestors("pre"), None) is None and is_code(pre)]
     for pre in outer:
@@ -136,6 +156,23 @@ def _put_aside(tree: Element) -> list[Element]:
         pre.tail = None
         codes.append(pre)
     return codes
+
+
+def _is_hollow(table: Element) -> bool:
+    """Whether trafilatura, which fills the holes of a table, would make a multiple of it."""
+    cells = rows = width = area = 0
+    for row in table.iter("tr"):
+        spans = [(_span(cell, "colspan"), _span(cell, "rowspan")) for cell in row.iterchildren("td", "th")]
+        cells += len(spans)
+        rows += 1
+        width = max(width, sum(across for across, _ in spans))
+        area += sum(across * down for across, down in spans)
+    return max(rows * width, area) > 1000 + 4 * cells
+
+
+def _span(cell: Element, name: str) -> int:
+    said = cell.get(name) or "1"
+    return min(int(said[:3]), 100) if said.isdecimal() else 1
 
 
 def _as_html(body: Element) -> None:

@@ -12,7 +12,7 @@ from trafilatura.metadata import extract_metadata
 
 from penstock.paper.unreadable import Unreadable
 from penstock.pipelines.ingestion.sources import html_page
-from penstock.pipelines.ingestion.sources.html_body import body_of
+from penstock.pipelines.ingestion.sources.html_body import LITTLE, body_of
 from penstock.pipelines.ingestion.sources.html_encoding import decoded
 from penstock.pipelines.ingestion.sources.html_markdown import Element
 
@@ -45,6 +45,9 @@ def is_text(text: str) -> bool:
 
 def _told(tree: Element, url: str) -> dict[str, Any]:
     noindex, nofollow = html_page.robots_of(tree)
+    text = body_of(tree, url)
+    if len(text) < LITTLE and html_page.leads_elsewhere(tree):
+        text = ""
     return {
         "title": html_page.title_of(tree),
         "links": html_page.links_of(tree, url),
@@ -53,11 +56,13 @@ def _told(tree: Element, url: str) -> dict[str, Any]:
         "noindex": noindex,
         "nofollow": nofollow,
         **_by_whom(tree, url),
-        "text": body_of(tree, url),
+        "text": text,
     }
 
 
 def _by_whom(tree: Element, url: str) -> dict[str, str | None]:
+    if html_page.is_unwieldy(tree):
+        return {}
     try:
         found = extract_metadata(tree, url, {"original_date": True, "extensive_search": False}, extensive=False)
     except MemoryError:

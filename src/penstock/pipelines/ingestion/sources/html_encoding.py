@@ -6,7 +6,6 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable
-from itertools import islice
 
 from charset_normalizer import from_bytes
 
@@ -38,7 +37,8 @@ _FOR_PAGES = _MANY_BYTES | _ONE_BYTE
 _HEAD = 8192
 _DECLARED = re.compile(rb"""(?i)<(?:meta\b[^>]*?\bcharset|\?xml\b[^>]*?\bencoding)\s*=\s*["']?\s*([\w.:-]{1,40})""")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
-_RUNS = re.compile(rb"[^\x00-\x7f][^<>]{0,200}")
+_TEXTS = re.compile(rb">([^<>]*[\x80-\xff][^<>]*)")
+_SAMPLE = 32_768
 
 
 def decoded(body: bytes, charset: str | None = None) -> str:
@@ -82,11 +82,11 @@ def _known(label: str) -> str | None:
 
 def _wide(body: bytes) -> str | None:
     """Two bytes for a character, without a mark: every other byte of the markup is zero."""
-    head = body[:512]
-    for name, half in (("utf-16-le", head[1::2]), ("utf-16-be", head[::2])):
-        if half.count(0) > len(half) // 2:
-            return name
-    return None
+    even, odd = body[:512:2].count(0), body[1:512:2].count(0)
+    most = min(len(body), 512) // 4
+    if len(body) < 8 or max(even, odd) <= most or min(even, odd) > most // 4:
+        return None
+    return "utf-16-le" if odd > even else "utf-16-be"
 
 
 def _fitting(body: bytes, names: Iterable[str]) -> str | None:
@@ -104,7 +104,12 @@ def _fitting(body: bytes, names: Iterable[str]) -> str | None:
 
 def _guessed(body: bytes) -> str:
     """By the statistics of a sample of what is not ASCII."""
-    sample = b" ".join(found[0] for found in islice(_RUNS.finditer(body), 500))
-    best = from_bytes(sample).best()
+    sample = bytearray()
+    for found in _TEXTS.finditer(b">" + body):
+        # Whole texts: half of a character would rule out what it is written in.
+        sample += found[1] + b"\n"
+        if len(sample) > _SAMPLE:
+            break
+    best = from_bytes(bytes(sample)).best()
     name = _known(best.encoding) if best else None
     return body.decode(name or "cp1252", "replace")

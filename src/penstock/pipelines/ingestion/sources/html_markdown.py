@@ -20,8 +20,8 @@ _BLOCKS = frozenset(
     (
         "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "dialog", "dir",
         "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "hgroup", "hr", "html",
-        "legend", "li", "main", "menu", "nav", "ol", "optgroup", "option", "p", "pre", "section", "summary", "tbody",
-        "td", "tfoot", "th", "thead", "tr", "ul",
+        "legend", "li", "main", "menu", "nav", "ol", "optgroup", "option", "p", "pre", "section", "summary", "table",
+        "tbody", "td", "tfoot", "th", "thead", "tr", "ul",
     )
 )  # fmt: skip
 _UNSEEN = frozenset(
@@ -32,6 +32,9 @@ _UNSEEN = frozenset(
         "video", "wbr",
     )
 )  # fmt: skip
+_BOXES = frozenset(("center", "div", "header", "hgroup", "section"))
+"""They may stand within a heading."""
+
 _CODE = frozenset(("code", "kbd", "samp", "tt"))
 _LINES = frozenset(("div", "li", "p", "tr"))
 """What some highlighters make the lines of code of."""
@@ -98,23 +101,22 @@ class _Writer:
             return False
         if tag == "pre" and is_code(element):
             self._paragraph()
+            self._heading = 0
             self._code(element)
             return False
         if tag == "table" and (rows := table(element)):
             self._paragraph()
             self._block(rows)
             return False
-        if self._heading and tag in _BLOCKS:
-            self._words.append(" ")
-        elif tag in HEADINGS:
+        if tag in HEADINGS:
             self._paragraph()
             self._heading = HEADINGS[tag]
             if not self._quoted():
                 # What has headings of its own is a list of sections.
                 for each in self._around:
                     each.first = each.other = ""
-        elif tag in _BLOCKS or tag == "table":
-            self._paragraph()
+        elif tag in _BLOCKS:
+            self._begin_block(tag)
             self._open(tag, element)
         elif tag in _CODE:
             self._codes.append((len(self._lines), len(self._words)))
@@ -128,10 +130,11 @@ class _Writer:
         if tag in HEADINGS:
             self._paragraph()
             self._heading = 0
-        elif self._heading and tag in _BLOCKS:
-            self._words.append(" ")
-        elif tag in _BLOCKS or tag == "table":
-            self._paragraph()
+        elif tag in _BLOCKS:
+            if self._heading:
+                self._words.append(" ")
+            else:
+                self._paragraph()
             self._close(tag)
         elif tag in _CODE:
             self._end_code()
@@ -139,6 +142,14 @@ class _Writer:
     def say(self, words: str | None) -> None:
         if words:
             self._words.append(_BLANKS.sub(" ", words.translate(_NOTHING)))
+
+    def _begin_block(self, tag: str) -> None:
+        if self._heading and (tag in _BOXES or not "".join(self._words).strip()):
+            self._words.append(" ")
+        else:
+            # A heading that nobody has closed ends where a paragraph begins.
+            self._paragraph()
+            self._heading = 0
 
     def _open(self, tag: str, element: Element) -> None:
         if tag in ("ul", "ol", "menu", "dir"):

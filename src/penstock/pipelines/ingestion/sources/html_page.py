@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 from lxml import etree, html  # type: ignore[import-untyped]
@@ -13,15 +14,23 @@ from penstock.pipelines.ingestion.sources.html_markdown import Element
 MOST_LINKS = 5000
 LONGEST_LINK = 2048
 LONGEST_TITLE = 500
-LONGEST_TAG = 16_384
-"""Characters of a tag with its attributes. The parser needs time in the square of their number."""
+MOST_ATTRIBUTES = 300
+"""Of one tag: the parser needs time in the square of their number."""
+
+MOST_ELEMENTS = 50_000
+DEEPEST = 300
+"""Of what is looked at closely. Articles are much smaller."""
 
 ROBOTS = frozenset(("robots", "penstock"))
 
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufdd0-\ufdef\ufffe\uffff]")
-_LONG_TAG = re.compile(rf"<([a-zA-Z][a-zA-Z0-9-]*)[\s/][^<>]{{{LONGEST_TAG},}}>")
+_TAG = re.compile(r"""<([a-zA-Z][^\s/>]*+)(?:[^>=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+)*+>?""")
+"""Nothing is tried twice, so that it takes no long time itself."""
+
+_QUOTED = re.compile(r"""=\s*+(?:"[^"]*+"|'[^']*+')""")
 _INLINE = re.compile(r"(?i)</?(?:a|abbr|b|big|center|cite|div|em|font|i|ins|s|small|span|strong|sub|sup|tt|u)\b[^<>]*>")
 _ANCHOR = re.compile(r"(?i)<a\s[^<>]*>")
+_TOO_DEEP = etree.XPath(f"boolean(//*[count(ancestor::*) > {DEEPEST}])")
 _REFRESH = re.compile(r"(?i)\s*\d*(?:\.\d*)?\s*[;,]\s*(?:url\s*=\s*)?['\"]?\s*([^'\"]+)")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8}){0,4}")
 _AFTER_TITLE = re.compile(r"\s*[|·•»«:—–/-]|\s*\(|\s*$")
@@ -29,7 +38,7 @@ _AFTER_TITLE = re.compile(r"\s*[|·•»«:—–/-]|\s*\(|\s*$")
 
 def parsed(text: str) -> Element | None:
     """None: there is nothing in it."""
-    clean = _LONG_TAG.sub(r"<\1>", _CONTROLS.sub("", text))
+    clean = _TAG.sub(_unburdened, _CONTROLS.sub("", text))
     tree, whole = _tree(clean)
     if not whole:
         # Tags that nobody closes lie within each other. The parser stops where they are too deep: without them it may
@@ -65,8 +74,20 @@ def _tree(text: str) -> tuple[Element | None, bool]:
     return tree, last is None or last.type_name != "ERR_RESOURCE_LIMIT"
 
 
+def _unburdened(found: re.Match[str]) -> str:
+    tag = found[0]
+    if len(tag) < 2 * MOST_ATTRIBUTES or len(_QUOTED.sub(" ", tag).replace("/", " ").split()) <= MOST_ATTRIBUTES:
+        return tag
+    return f"<{found[1][:MOST_ATTRIBUTES]}>"
+
+
 def _without(found: re.Match[str]) -> str:
     return f"{found[0]}</a>" if _ANCHOR.match(found[0]) else " "
+
+
+def is_unwieldy(tree: Element) -> bool:
+    """Whether all that is more than walking through it would take too long."""
+    return any(True for _ in islice(tree.iter(), MOST_ELEMENTS, None)) or bool(_TOO_DEEP(tree))
 
 
 def base_of(tree: Element, url: str) -> str:
@@ -90,17 +111,28 @@ def links_of(tree: Element, url: str) -> list[str]:
     return list(found)
 
 
+def leads_elsewhere(tree: Element) -> bool:
+    """Whether the page is there only to send its reader to another."""
+    return any(refresh is not None for refresh in map(_refresh, tree.iter("meta")))
+
+
 def _hrefs(tree: Element) -> Iterator[str]:
     for element in tree.iter("a", "area", "frame", "iframe", "meta"):
         if element.tag == "meta":
-            if _attribute(element, "http-equiv") == "refresh" and not _inside(element, "noscript"):
-                refresh = _REFRESH.match(element.get("content") or "")
-                if refresh:
-                    yield refresh[1]
+            refresh = _refresh(element)
+            if refresh is not None:
+                yield refresh
             continue
         href = element.get("src" if element.tag in ("frame", "iframe") else "href")
         if href and not href.lstrip().startswith("#") and "nofollow" not in _attribute(element, "rel").split():
             yield href
+
+
+def _refresh(meta: Element) -> str | None:
+    if _attribute(meta, "http-equiv") != "refresh" or _inside(meta, "noscript"):
+        return None
+    found = _REFRESH.match(meta.get("content") or "")
+    return found[1] if found else None
 
 
 def canonical_of(tree: Element, url: str) -> str | None:
@@ -144,7 +176,7 @@ def title_of(tree: Element) -> str:
         for each in tree.iter("meta")
         if (each.get("property") or each.get("name")) == "og:title" and (text := _clean(each.get("content") or ""))
     ]
-    headings = [text for each in tree.iter("h1") if (text := _words(each))]
+    headings = [text for each in islice(tree.iter("h1"), 10) if (text := _words(each))]
     if not whole:
         return next(iter((*cards, *headings)), "")[:LONGEST_TITLE]
     for name in (*cards, *headings):
@@ -175,7 +207,7 @@ def _inside(element: Element, tag: str) -> bool:
 
 
 def _words(element: Element) -> str:
-    return _clean("".join(element.itertext()))
+    return _clean("".join(islice(element.itertext(), 1000)))
 
 
 def _clean(text: str) -> str:

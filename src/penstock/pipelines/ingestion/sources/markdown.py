@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import codecs
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
 from penstock.engine.clock import Clock
-from penstock.engine.errors import Permanent
+from penstock.engine.errors import Permanent, StepError
 from penstock.pipelines.ingestion.model import Document, Entry, Format, Known, Loaded
 from penstock.pipelines.ingestion.plugins import Tools
 from penstock.pipelines.ingestion.sources import front_matter
@@ -28,6 +28,10 @@ ENDINGS = (".md", ".markdown", ".mdx", ".txt")
 
 LARGEST = 20_000_000
 """Bytes of one file."""
+
+SEVERAL_SECONDS = 0.2
+SEVERAL_CHARACTERS = 2_000_000
+"""After which no more files are read in one go."""
 
 LONGEST_TITLE = 300
 _LOOKED_AT = 100_000
@@ -61,11 +65,30 @@ class MarkdownSource:
     async def load(self, entry: Entry, known: Known | None) -> Loaded:
         return await asyncio.to_thread(self._loaded, entry)
 
+    async def load_several(self, entries: Sequence[Entry]) -> list[Loaded | StepError]:
+        """The first of these, at least one: in one go, which takes less than each on its own."""
+        return await asyncio.to_thread(self._several, entries)
+
     async def count(self) -> int:
         return await self._files.count()
 
     async def close(self) -> None:
         """Nothing is kept open."""
+
+    def _several(self, entries: Sequence[Entry]) -> list[Loaded | StepError]:
+        found: list[Loaded | StepError] = []
+        until, characters = self._clock.monotonic() + SEVERAL_SECONDS, 0
+        for entry in entries:
+            try:
+                loaded = self._loaded(entry)
+            except StepError as error:
+                found.append(error)
+                continue
+            found.append(loaded)
+            characters += len(loaded.document.text) if isinstance(loaded.document, Document) else 0
+            if characters > SEVERAL_CHARACTERS or self._clock.monotonic() > until:
+                break
+        return found
 
     def _loaded(self, entry: Entry) -> Loaded:
         place = self._files.find(entry.uri)

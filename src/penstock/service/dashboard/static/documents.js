@@ -266,7 +266,7 @@
     });
   }
 
-  // The queue: the slider says what it would approve; what changes without any job is looked at again.
+  // The queue: the slider says what it would approve.
   const slide = () => {
     const form = document.querySelector(".approve-form"), slider = document.getElementById("percent");
     if (!form || !slider) return;
@@ -279,7 +279,6 @@
   document.addEventListener("input", (event) => { if (event.target.id === "percent") slide(); });
   document.addEventListener("htmx:after:swap", slide);
   const again = document.querySelector("[data-again]");
-  if (again) setInterval(refresh, Number(again.dataset.again) * 1000);
   // Each time claims one: nobody gets two by pressing twice.
   let leaving = false;
   document.addEventListener("submit", (event) => {

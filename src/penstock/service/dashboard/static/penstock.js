@@ -130,6 +130,12 @@
     last = Date.now();
     window.htmx.trigger(part, "penstock:changed", {});
   };
+  // What changes without any job changing, such as the age of a heartbeat, is looked at after so many seconds.
+  const loaded = Date.now();
+  const lookAgain = () => {
+    const after = live()?.querySelector("[data-again]")?.dataset.again;
+    if (after && Date.now() - Math.max(last, loaded) >= Number(after) * 1000) refresh();
+  };
   const changed = () => {
     pulse("news", "live");
     refresh();
@@ -266,7 +272,7 @@
   // Keys: `g` and a letter go somewhere, `j` and `k` walk the rows.
   let leader = 0;
   const step = (by) => {
-    const links = [...document.querySelectorAll("#live .row .row-link")].filter((link) => link.offsetParent);
+    const links = [...document.querySelectorAll("main .row .row-link")].filter((link) => link.offsetParent);
     if (!links.length) return;
     const at = links.findIndex((link) => link.closest(".row").contains(document.activeElement));
     const next = links[Math.min(Math.max(at + by, 0), links.length - 1)];
@@ -285,7 +291,8 @@
     }
     const does = {
       g: () => { leader = setTimeout(() => { leader = 0; }, 1200); },
-      "/": () => document.getElementById("find")?.focus(),
+      // A page with a search box of its own has it first.
+      "/": () => (document.querySelector("[data-find]") ?? document.getElementById("find"))?.focus(),
       "?": () => document.getElementById("help")?.showModal(),
       j: () => step(1),
       k: () => step(-1),
@@ -344,6 +351,6 @@
     takeClock(root.dataset.now);
     keepFolds();
     afterSwap();
-    setInterval(() => { if (!document.hidden) tick(); }, 1000);
+    setInterval(() => { if (!document.hidden) { tick(); lookAgain(); } }, 1000);
   });
 })();

@@ -94,7 +94,7 @@ def upgrade() -> None:
         sa.Column("id", TEXT, nullable=False),
         sa.Column("edition", sa.Integer(), nullable=False),
         sa.Column("run", TEXT, nullable=False),
-        sa.Column("source", sa.Integer(), nullable=False),
+        sa.Column("source", TEXT, nullable=False),
         sa.Column("uri", TEXT, nullable=False),
         sa.Column("cursor", TEXT, nullable=True),
         sa.Column("document", sa.BigInteger(), nullable=True),
@@ -127,6 +127,24 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("edition", "document", "seq"),
     )
     op.create_index("kb_pieces_chunk", "kb_pieces", ["edition", "chunk"], unique=False)
+    op.create_table(
+        "kb_retried",
+        sa.Column("taken_by", TEXT, nullable=False),
+        sa.Column("id", TEXT, nullable=False),
+        sa.Column("edition", sa.Integer(), nullable=False),
+        sa.Column("run", TEXT, nullable=False),
+        sa.Column("source", TEXT, nullable=False),
+        sa.Column("uri", TEXT, nullable=False),
+        sa.Column("cursor", TEXT, nullable=True),
+        sa.Column("document", sa.BigInteger(), nullable=True),
+        sa.Column("seq", sa.Integer(), nullable=True),
+        sa.Column("position", TEXT, nullable=True),
+        sa.Column("text", TEXT, nullable=True),
+        sa.Column("error", TEXT, nullable=False),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("at", FLOAT, nullable=False),
+        sa.PrimaryKeyConstraint("taken_by", "id"),
+    )
     op.create_table(
         "kb_runs",
         sa.Column("id", TEXT, nullable=False),
