@@ -81,7 +81,14 @@ def _can_be_looked_at(cli: Cli, client: httpx2.Client) -> None:
         jobs = client.get("/api/v1/jobs", params={"status": status, "limit": 200}).json()["items"]
         return {job["workflow"] for job in jobs}
 
-    assert {"hello", "sheets", "pages", "documents", "books", "translations"} <= are("completed")
+    assert {"hello", "sheets", "pages", "documents", "ingestion", "books", "translations"} <= are("completed")
+    bases = {base["kb_id"]: base for base in client.get("/kb").json()["items"]}
+    assert {name: (base["status"], base["documents"]) for name, base in bases.items()} == {
+        "handbook": ("completed", 27),
+        "website": ("completed", 24),
+    }
+    hits = client.get("/kb/website/search", params={"q": "screws of the mounting rail", "top": 1}).json()["hits"]
+    assert "9 Nm" in hits[0]["text"]
     assert {"invoices", "sheets"} <= are("failed")
     cli.until(lambda: {"surveys", "posters"} <= are("paused"), "jobs that wait for a person")
     cli.until(lambda: "inspection" in are("running"), "a job that goes on")

@@ -79,24 +79,27 @@ def test_a_run_is_started_watched_and_steered_where_it_is_seen(
     page.get_by_role("button", name="Start").click()
     expect(page.locator("#place-wrong")).to_contain_text("ingestion.roots")
     expect(page.get_by_label("Name")).to_have_value("watched")
-    page.get_by_label("Folder, address or ids").fill("archive")
+    page.get_by_label("Folder, address or ids").fill("docs")
     page.get_by_label("Tokens of a chunk").fill("60")
     page.get_by_role("button", name="Plan first").click()
-    expect(page.get_by_role("status").filter(has_text="The plan")).to_contain_text("240")
-    page.get_by_role("button", name="Start").click()
-    page.wait_for_url("**/ui/knowledge/bases/watched")
-    loads = window.loads
-    seen = page.locator(".pipe-piece .pipe-count strong").first
-    expect(seen).to_have_text(re.compile(r"[1-9]\d+"))
-    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("status").filter(has_text="The plan")).to_contain_text("24")
+    page.get_by_label("Folder, address or ids").fill("archive")
+    with ingestion_show.held(shelf, "watched", 100):
+        page.get_by_role("button", name="Start").click()
+        page.wait_for_url("**/ui/knowledge/bases/watched")
+        loads = window.loads
+        seen = page.locator(".pipe-piece .pipe-count strong").first
+        expect(seen).to_have_text(re.compile(r"[1-9]\d*"))
+        page.get_by_role("button", name="Pause").click()
+        expect(page.locator("h1 + p .pill")).to_have_text("running pause asked")
     expect(page.locator("h1 + p .pill")).to_have_text("paused")
     picture(page, "paused")
     page.get_by_role("button", name="Resume").click()
     expect(page.locator("h1 + p .pill")).to_have_text("completed")
-    expect(seen).to_have_text("240")
+    expect(seen).to_have_text("160")
     assert window.loads == loads, "everything was seen without loading the page again"
     page.get_by_role("button", name="Verify").click()
-    expect(page.get_by_text(re.compile("ledger and index agree: 240 documents"))).to_be_visible()
+    expect(page.get_by_text(re.compile("ledger and index agree: 160 documents"))).to_be_visible()
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("button", name="Delete it").click()
     page.wait_for_url("**/ui/knowledge")
@@ -106,9 +109,7 @@ def test_a_run_is_started_watched_and_steered_where_it_is_seen(
 
 def test_cancelling_asks_first_and_takes_out_what_was_written(shelf: Served, open_window: OpenWindow) -> None:
     page = open_window(shelf.url).page()
-    ingestion_show.start(shelf, "dropped", {"type": "markdown", "path": "archive"}, chunker={"size": 60, "overlap": 10})
-    shelf.post("/jobs/dropped/pause")
-    ingestion_show.until(shelf, "dropped", "paused")
+    ingestion_show.begun(shelf, "dropped", 40)
     settled(page, "/ui/knowledge/bases/dropped")
     page.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Keep it as it is").click()

@@ -161,6 +161,8 @@ async def test_who_may_read_sees_everything_and_changes_nothing(tmp_path: Path) 
             answer = await sent(operator, f"{base}/delete", confirmed="yes")
             assert answer.headers["location"] == "/ui/knowledge"
             assert (await operator.get(base)).status_code == 404
+            open_page = await operator.get(base, headers={"HX-Request": "true", "Penstock-Refresh": "true"})
+            assert (open_page.status_code, open_page.headers["HX-Redirect"]) == (204, "/ui/knowledge")
 
 
 async def _said(client: httpx2.AsyncClient, answer: httpx2.Response) -> str:

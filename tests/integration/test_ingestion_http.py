@@ -12,13 +12,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from penstock.engine.errors import Transient
+from penstock.engine.errors import Permanent, Transient
 from penstock.pipelines.ingestion import api_bases, bases, embedders, sources
 from penstock.pipelines.ingestion.index import index_for
 from penstock.pipelines.ingestion.model import Entry
+from penstock.pipelines.ingestion.sources.folders import NamedFiles
 from penstock.pipelines.ingestion.workflow import ALL
 from penstock.service.sections import found_sections
-from tests.support.api import Api, serving
+from tests.support.api import PATIENCE, Api, serving
 from tests.support.house import in_a_loop
 from tests.support.ingestion_library import Hashing
 
@@ -310,10 +311,14 @@ async def test_no_file_outside_of_the_roots_can_be_named(tmp_path: Path) -> None
         assert "private" in (await client.post("/jobs/garden/start", json=private)).text
         assert (await client.get("/kb")).json()["items"] == []
 
-        # A folder that becomes a link after it was checked is not followed, neither by a run that is under way.
+        # A folder or a file that becomes a link after it was checked is not followed, however late that is.
+        named = NamedFiles({"bees.md": tmp_path.resolve() / "shelf" / "notes" / "bees.md"}, resolved=True)
+        assert named.find("bees.md") is not None
         run = (await client.post("/jobs/garden/start", json=BODY)).json()["id"]
         (tmp_path / "shelf" / "notes").rename(tmp_path / "shelf" / "old")
         (tmp_path / "shelf" / "notes").symlink_to(tmp_path / "secret")
+        with pytest.raises(Permanent, match="by a link"):
+            named.find("bees.md")
         assert "by a link" in (await client.post("/kb/plan", json={"kb_id": "garden"})).text
         await client.post(f"/jobs/{run}/cancel")
         await api.run(run)
@@ -422,7 +427,8 @@ async def test_plans_are_made_a_few_at_a_time_and_not_for_ever(tmp_path: Path, m
         for _ in range(api_bases.PLANS_AT_ONCE):
             Endless.asked.clear()
             plans.append(asyncio.create_task(client.post("/kb/plan", json=sent)))
-            await Endless.asked.wait()
+            async with asyncio.timeout(PATIENCE):
+                await Endless.asked.wait()
         refused = await client.post("/kb/plan", json=sent)
         assert refused.status_code == 429 and refused.headers["retry-after"]
         Endless.go_on.set()

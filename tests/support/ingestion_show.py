@@ -1,18 +1,29 @@
 """Knowledge bases as a person sees them: a handbook, papers of which one cannot be read, what was said in a film, and a
 large one in the middle of its work. Everything is really ingested by the service that shows it, with the local
-embedder."""
+embedder, which can be told to wait."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock import Penstock
+from penstock import Context, Penstock
+from penstock.config import Settings
+from penstock.pipelines.ingestion import embedders
+from penstock.pipelines.ingestion.embedders.local import LocalEmbedder
+from penstock.pipelines.ingestion.model import EmbedderSpec
+from penstock.pipelines.ingestion.plugins import Vectors
 from penstock.pipelines.ingestion.samples import make_corpus, make_pdfs, make_site
 from tests.support.served import Served
 
-ENVIRON = {"PENSTOCK_INGESTION__GROUP": "4", "PENSTOCK_LOG__LEVEL": "warning"}
-"""Small groups: a run that is watched takes its time."""
+HOLD = "hold"
+"""The file that makes the embedder wait: its last word is how many texts pass it first."""
+
+ENVIRON = {"PENSTOCK_INGESTION__GROUP": "4"}
 
 FILM = (
     (0, "Welcome to the pump house. Today we open the valve that nobody has opened in forty years."),
@@ -24,24 +35,70 @@ FILM = (
 app = Penstock()
 """What such a service runs: nothing but the pipelines that come with Penstock."""
 
+embedders.EMBEDDERS["local"] = "tests.support.ingestion_show:patient"
+_passed: Counter[str] = Counter()
 
-def fill(up: Served, *, pages: int = 24, papers: int = 1, corpus: int = 240) -> None:
-    """When this returns, all but `archive` are complete; that one is paused in the middle."""
+
+def patient(spec: EmbedderSpec, settings: Settings) -> Patient:
+    return Patient()
+
+
+class Patient(LocalEmbedder):
+    """The local embedder, but it waits while it is told to, so that a run stands still where a test wants it."""
+
+    async def embed(self, texts: Sequence[str], ctx: Context, key: str) -> Vectors:
+        while (told := await asyncio.to_thread(_told)) and _passed[told] >= int(told.split()[-1]):
+            await asyncio.sleep(0.02)
+        if told:
+            _passed[told] += len(texts)
+        return await super().embed(texts, ctx, key)
+
+
+def _told() -> str:
+    hold = Path(HOLD)
+    return hold.read_text() if hold.exists() else ""
+
+
+@contextmanager
+def held(up: Served, name: str, texts: int) -> Iterator[None]:
+    """While this lasts, so many texts are embedded and no more."""
+    up.write(HOLD, f"{name} {texts}")
+    try:
+        yield
+    finally:
+        (up.folder / HOLD).unlink()
+
+
+def fill(up: Served, *, pages: int = 24, papers: int = 0, corpus: int = 160) -> None:
+    """When this returns, all but `archive` are complete; that one is paused in the middle. Reading PDFs takes seconds:
+    without `papers` they are texts."""
     folder = up.folder
     make_site(folder / "docs", pages=pages)
-    make_pdfs(folder / "papers", count=papers)
-    (folder / "papers" / "water-rights-1911.pdf").write_bytes(b"%PDF-1.4\nthis file was cut off")
+    (folder / "papers").mkdir()
+    if papers:
+        make_pdfs(folder / "papers", count=papers)
+    else:
+        (folder / "papers" / "water-rights-1908.md").write_text("# Water rights\n\nThe mill has the first right.")
+    cut_off = "water-rights-1911.pdf" if papers else "water-rights-1911.md"
+    (folder / "papers" / cut_off).write_bytes(b"%PDF-1.4\n\0\1\2\3 this file was cut off")
     make_corpus(folder / "archive", documents=corpus, words=120)
     subtitles(folder / "films" / "the-old-valve.en.vtt")
-    start(up, "archive", {"type": "markdown", "path": "archive"}, chunker={"size": 60, "overlap": 10})
+    begun(up, "archive", corpus)
     start(up, "handbook", {"type": "markdown", "path": "docs"}, prune=True)
-    start(up, "papers", {"type": "pdf", "path": "papers"}, chunker={"name": "sentence", "size": 200, "overlap": 40})
+    kind = "pdf" if papers else "markdown"
+    start(up, "papers", {"type": kind, "path": "papers"}, chunker={"name": "sentence", "size": 200, "overlap": 40})
     start(up, "films", {"type": "youtube", "files": ["films"]}, chunker={"size": 32, "overlap": 0})
-    up.until(lambda: status(up, "archive")["counters"]["docs_seen"] > corpus // 3, "a third of the archive")
-    up.post("/jobs/archive/pause")
-    until(up, "archive", "paused")
     for name in ("handbook", "papers", "films"):
         until(up, name, "completed")
+
+
+def begun(up: Served, name: str, texts: int) -> None:
+    """A run over the archive that is paused after so many of its chunks."""
+    with held(up, name, texts):
+        start(up, name, {"type": "markdown", "path": "archive"}, chunker={"size": 60, "overlap": 10})
+        up.until(lambda: status(up, name)["counters"]["docs_seen"] > 0, f"documents of {name}")
+        up.post(f"/jobs/{name}/pause")
+    until(up, name, "paused")
 
 
 def subtitles(path: Path) -> None:

@@ -261,7 +261,7 @@ def _show_rows(
 
 def show_errors(out: Output, found: Sequence[ErrorLine], now: float) -> None:
     places = [row.uri if row.chunk is None else f"{row.uri}, chunk {row.chunk + 1}" for row in found]
-    messages = [" ".join(row.error.split()) for row in found]
+    messages = [" ".join(row.error.removeprefix(f"{row.uri}: ").split()) for row in found]
     if not out.fancy:
         rows = [
             (row.id, ago(row.at, now), str(row.attempts), place, message)

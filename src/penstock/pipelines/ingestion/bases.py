@@ -121,7 +121,7 @@ async def bases(reads: Reads, tenant: str | None, *, after: str = "", limit: int
     mine = "" if tenant is None else "tenant = :tenant AND "
     rows = await reads.read(
         (
-            f"SELECT {_BASE} FROM kb_bases WHERE {mine}id > :after AND leaving IS NULL"
+            f"SELECT {_BASE} FROM kb_bases WHERE {mine}id > :after AND leaving IS NULL AND run IS NOT NULL"
             " ORDER BY id, tenant LIMIT :limit",
             {"tenant": tenant, "after": after, "limit": limit} if tenant is not None
             else {"after": after, "limit": limit},
@@ -179,12 +179,12 @@ def new_base(base: str, *, tenant: str, config: Configuration, run: str, now: fl
     )
 
 
-def next_run(base: Base, *, config: Configuration, run: str, now: float) -> Expect:
-    """Of two who start at once, one."""
+def next_run(base: Base, *, config: Configuration, run: str, now: float, planned: bool = False) -> Expect:
+    """Of two who start at once, one. `planned`: it takes with it what was planned."""
     seen = "run IS NULL" if base.run is None else "run = :seen"
     return Expect(
         (
-            "UPDATE kb_bases SET config = :config, run = :run, updated = :now"
+            f"UPDATE kb_bases SET config = :config, run = :run, updated = :now{', plan = NULL' if planned else ''}"
             f" WHERE tenant = :tenant AND id = :id AND leaving IS NULL AND {seen}",
             {
                 "tenant": base.tenant, "id": base.id, "config": config.model_dump_json(), "run": run, "now": now,

@@ -95,7 +95,7 @@ async def _begin(
     rows: list[Any] = [
         bases.new_base(ask.base, tenant=tenant, config=config, run=job.id, now=now)
         if found is None
-        else bases.next_run(found, config=config, run=job.id, now=now),
+        else bases.next_run(found, config=config, run=job.id, now=now, planned=plan is not None),
         bases.new_run(job.id, ask.base, tenant=tenant, config=config, plan=plan, now=now),
     ]
     audit = None if actor is None else entry(actor, "ingestion.start", f"kb:{ask.base}", tenant=tenant)
@@ -104,11 +104,18 @@ async def _begin(
     except InvalidRequest as error:
         # Of two who make it at once the second finds its row; of two who start it, the run.
         now_there = await bases.find_base(engine, tenant, ask.base)
+        if now_there is None and await _leaving(app, ask.base, tenant):
+            raise Conflict(f"{ask.base!r} is being deleted: try again in a moment") from error
         if now_there is None or (found is not None and now_there.run == found.run):
             raise
         await _check_free(app, now_there)
         raise Conflict(f"{ask.base!r} was changed in this moment by somebody else: try again") from error
     return Submitted(id, id == job.id, 1, "queued")
+
+
+async def _leaving(app: Penstock, base: str, tenant: str) -> bool:
+    named = {"tenant": tenant, "base": base}
+    return bool(await app.engine.read(("SELECT 1 FROM kb_bases WHERE tenant = :tenant AND id = :base", named)))
 
 
 def _same(plan: dict[str, Any] | None, config: Configuration) -> bool:
@@ -126,7 +133,7 @@ def _check(app: Penstock, config: Configuration) -> None:
 
 
 async def _check_free(app: Penstock, base: Base) -> None:
-    job = None if base.run is None else await newest_job(app, base.run)
+    job = None if base.run is None else await newest_job(app, base.run, base.tenant)
     if job is not None and not job.final:
         from penstock.pipelines.ingestion.status import word
 
@@ -171,9 +178,9 @@ def _differences(edition: Edition, config: Configuration) -> list[tuple[str, Any
     return found
 
 
-async def newest_job(app: Penstock, run: str) -> Job | None:
+async def newest_job(app: Penstock, run: str, tenant: str | None = None) -> Job | None:
     """The job that works on a run, or did last; None where retention has forgotten it."""
-    found = await app.jobs(workflow=ingestion.name, key=run, limit=1)
+    found = await app.jobs(tenant=tenant, workflow=ingestion.name, key=run, limit=1)
     return found[0] if found else None
 
 
@@ -189,7 +196,7 @@ async def run_meant(app: Penstock, name: str, *, tenant: str | None = None) -> R
 
 
 async def _job_of(app: Penstock, run: Run) -> Job:
-    job = await newest_job(app, run.id)
+    job = await newest_job(app, run.id, run.tenant)
     if job is None:
         raise Conflict(f"run {run.id} of {run.base!r} is over: start another", job=run.id)
     return job
@@ -282,7 +289,7 @@ def schedule_name(base: str) -> str:
 
 def cron_of(seconds: float, now: float) -> str:
     """`--every 1d` as a cron expression that first fires so long after now, about."""
-    minutes = round(seconds / 60)
+    minutes = round(seconds / 60) if 60 <= seconds <= 10_080 * 60 else 0
     minute, hour, day = int(now // 60) % 60, int(now // 3600) % 24, (int(now // 86_400) + 4) % 7
     if abs(minutes * 60 - seconds) < 1:
         if 1 <= minutes < 60 and 60 % minutes == 0:

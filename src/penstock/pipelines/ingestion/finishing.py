@@ -218,6 +218,8 @@ async def remove_base(what: Forget, ctx: Context) -> dict[str, int] | Again:
     for statement in bases.left_by_others(what.base, tenant=ctx.job.tenant, run=""):
         ctx.write(statement)
     ctx.write(("DELETE FROM kb_runs WHERE tenant = :tenant AND base = :base", named))
+    # Their numbers stay, so that none is used twice, and nothing of whom they were.
+    ctx.write(("UPDATE kb_editions SET tenant = '', base = '' WHERE tenant = :tenant AND base = :base", named))
     ctx.write(("DELETE FROM kb_bases WHERE tenant = :tenant AND id = :base", named))
     return {"editions": len(rows)}
 

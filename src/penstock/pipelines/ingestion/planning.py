@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pydantic_core import to_json
+
 from penstock.app import Penstock
-from penstock.engine.errors import Permanent, Transient
+from penstock.engine.errors import InvalidRequest, Permanent, Transient
 from penstock.engine.model import DEFAULT_TENANT
 from penstock.pipelines.ingestion import bases, filling
 from penstock.pipelines.ingestion.bases import source_key
 from penstock.pipelines.ingestion.chunking import chunked
 from penstock.pipelines.ingestion.control import checked_base, pinned
 from penstock.pipelines.ingestion.embedders import make_embedder
+from penstock.pipelines.ingestion.filling import Held
 from penstock.pipelines.ingestion.living import AHEAD, tools_for
 from penstock.pipelines.ingestion.model import Chunk, Configuration, Document, Entry, SourceSpec
 from penstock.pipelines.ingestion.plugins import Source
@@ -59,6 +62,8 @@ class _Sum:
     tokens: int = 0
     skipped: int = 0
     exact: bool = True
+    hashes: set[int] = field(default_factory=set)
+    """Of the chunks that are new: those that several documents have are embedded once."""
     until: float = math.inf
     """By the monotonic clock: nothing more is read then."""
 
@@ -73,9 +78,8 @@ async def plan(
     keep: bool = True,
     seconds: float = math.inf,
 ) -> Plan:
-    """Read and cut, and embed a few. Nothing is paid. Kept with the knowledge base, where there is one, so that what a
-    run came to can be held against it. `Conflict` where a run would be one. After `seconds` no further document is
-    read."""
+    """Read and cut, and embed a few. Nothing is paid. Kept with the knowledge base, so that what a run came to can be
+    held against it. `Conflict` where a run would be one. After `seconds` no further document is read."""
     engine = app.engine
     found = await bases.find_base(engine, tenant, checked_base(base))
     edition = 0 if rebuild or found is None or found.edition is None else found.edition
@@ -97,7 +101,7 @@ async def plan(
     if total.chunks:
         time = reading * scale + await _embedding_time(app, embedder, sample, tokens, price)
     made = Plan(
-        documents=total.read + total.unchanged + total.skipped,
+        documents=total.read + total.unchanged + total.skipped + total.unreadable,
         unchanged=total.unchanged,
         chunks=round(total.chunks * scale),
         known_chunks=round(total.known * scale),
@@ -107,9 +111,9 @@ async def plan(
         unreadable=total.unreadable,
         exact=total.exact,
     )
-    if keep and found is not None:
+    if keep:
         kept = {"config": config.model_dump(mode="json"), **asdict(made)}
-        await engine.write(_kept(base, tenant, kept))
+        await engine.write(_kept(base, tenant, config, kept, engine.clock.now()))
     return made
 
 
@@ -122,7 +126,7 @@ async def _read(
         total.exact = False
         total.skipped += max(0, len(addresses) - WEB_PAGES)
         for address in addresses[:WEB_PAGES]:
-            await _one(app, source, Entry(address, ""), config, edition, total, sample)
+            await _one(app, source, Entry(address, ""), None, config, edition, total, sample)
         return
     coming: list[Entry] = []
     async for entry in source.entries(None):
@@ -152,31 +156,48 @@ async def _some(
         if have is not None and entry.fingerprint is not None and have.fingerprint == entry.fingerprint:
             total.unchanged += 1
         elif total.read < READ_AT_MOST and app.engine.clock.monotonic() < total.until:
-            await _one(app, source, entry, config, edition, total, sample)
+            await _one(app, source, entry, have, config, edition, total, sample)
         else:
             total.skipped += 1
             total.exact = False
 
 
 async def _one(
-    app: Penstock, source: Source, entry: Entry, config: Configuration, edition: int, total: _Sum, sample: list[str]
+    app: Penstock,
+    source: Source,
+    entry: Entry,
+    have: Held | None,
+    config: Configuration,
+    edition: int,
+    total: _Sum,
+    sample: list[str],
 ) -> None:
     try:
         loaded = await source.load(entry, None)
-    except (Permanent, Transient):
+    except (Permanent, Transient, InvalidRequest):
         total.unreadable += 1
         return
     if not isinstance(loaded.document, Document):
+        return
+    if have is not None and have.content_hash == loaded.document.content_hash:
+        total.unchanged += 1
         return
     total.read += 1
     chunks: list[Chunk] = list(await asyncio.to_thread(chunked, loaded.document, config.chunker))
     hashes = {chunk.content_hash: chunk.text for chunk in chunks}
     known = await filling.known_chunks(app.engine, edition, hashes)
+    new = {hash: text for hash, text in hashes.items() if hash not in known and _short(hash) not in total.hashes}
+    total.hashes.update(map(_short, new))
     total.chunks += len(chunks)
-    total.known += len(known)
-    total.tokens += sum(text_tokens(text) for hash, text in hashes.items() if hash not in known)
+    total.known += len(chunks) - len(new)
+    total.tokens += sum(map(text_tokens, new.values()))
     if len(sample) < SAMPLE:
         sample.extend(list(hashes.values())[: SAMPLE - len(sample)])
+
+
+def _short(hash: str) -> int:
+    """Enough to tell the chunks of a plan apart, in less memory."""
+    return int(hash[:15], 16)
 
 
 async def _embedding_time(app: Penstock, embedder: Any, sample: list[str], tokens: int, price: int | None) -> float:
@@ -191,10 +212,16 @@ async def _embedding_time(app: Penstock, embedder: Any, sample: list[str], token
     return took * tokens / max(1, sum(text_tokens(text) for text in sample[1:]))
 
 
-def _kept(base: str, tenant: str, plan: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    from pydantic_core import to_json
-
+def _kept(
+    base: str, tenant: str, config: Configuration, plan: dict[str, Any], now: float
+) -> tuple[str, dict[str, Any]]:
+    """With a knowledge base that is not there yet, the plan waits for it: nothing lists it before it is started."""
     return (
-        "UPDATE kb_bases SET plan = :plan WHERE tenant = :tenant AND id = :id",
-        {"plan": to_json(plan).decode(), "tenant": tenant, "id": base},
-    )
+        "INSERT INTO kb_bases (tenant, id, config, created, updated, plan)"
+        " VALUES (:tenant, :id, :config, :now, :now, :plan)"
+        " ON CONFLICT (tenant, id) DO UPDATE SET plan = excluded.plan",
+        {
+            "tenant": tenant, "id": base, "config": config.model_dump_json(), "now": now,
+            "plan": to_json(plan).decode(),
+        },
+    )  # fmt: skip

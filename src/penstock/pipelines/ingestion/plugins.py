@@ -40,6 +40,8 @@ class Tools:
     clock: Clock
     settings: Settings
     frontier: Frontier
+    resolved: bool = False
+    """Paths were checked with all links followed, so that a link which is found in one now leads astray."""
 
 
 class Source(Protocol):

@@ -52,7 +52,9 @@ async def base_lines(
     limit: int = 100,
 ) -> list[BaseLine]:
     """By name, and by tenant where none is named; from after this name and tenant on, or only of this name."""
-    where, values = ["b.leaving IS NULL"], dict[str, Any](limit=limit)
+    # One that was only planned is there for who names it.
+    where = ["b.leaving IS NULL", *(["b.run IS NOT NULL"] if named is None else [])]
+    values = dict[str, Any](limit=limit)
     for column, name, value in (("tenant", "tenant", tenant), ("id", "named", named)):
         if value is not None:
             where.append(f"b.{column} = :{name}")
@@ -219,7 +221,7 @@ class Stock:
 async def stock(reads: Reads) -> Stock:
     ((count, of_documents, of_chunks),) = await reads.read(
         "SELECT COUNT(*), SUM(e.documents), SUM(e.chunks) FROM kb_bases b"
-        " LEFT JOIN kb_editions e ON e.number = b.edition AND e.gone = 0 WHERE b.leaving IS NULL"
+        " LEFT JOIN kb_editions e ON e.number = b.edition AND e.gone = 0 WHERE b.leaving IS NULL AND b.run IS NOT NULL"
     )
     return Stock(int(count), int(of_documents or 0), int(of_chunks or 0))
 

@@ -71,9 +71,7 @@ async def _some_pieces(reads: Reads, index: Index, edition: int, document: int) 
         )
     )
     values = {"document": document, "first": first}
-    return await _pieces_removed(
-        reads, index, edition, "{}document = :document AND {}seq >= :first", values
-    )  # fmt: skip
+    return await _pieces_removed(reads, index, edition, "{0}document = :document AND {0}seq >= :first", values)
 
 
 async def places_removed(reads: Reads, index: Index, edition: int, places: Sequence[tuple[int, int]]) -> list[Any]:
@@ -81,17 +79,15 @@ async def places_removed(reads: Reads, index: Index, edition: int, places: Seque
     values: dict[str, Any] = {}
     for number, (document, seq) in enumerate(places):
         values |= {f"d{number}": document, f"s{number}": seq}
-    pairs = ", ".join(f"(:d{number}, :s{number})" for number in range(len(places)))
-    return await _pieces_removed(reads, index, edition, f"({{}}document, {{}}seq) IN (VALUES {pairs})", values)
+    pairs = " OR ".join(f"{{0}}document = :d{number} AND {{0}}seq = :s{number}" for number in range(len(places)))
+    return await _pieces_removed(reads, index, edition, f"({pairs})", values)
 
 
-async def _pieces_removed(
-    reads: Reads, index: Index, edition: int, mine: str, values: dict[str, Any]
-) -> list[Any]:
+async def _pieces_removed(reads: Reads, index: Index, edition: int, mine: str, values: dict[str, Any]) -> list[Any]:
     """`mine` says which pieces, with the name of their table to be filled in."""
-    gone = await _left_alone(reads, edition, mine.format("p.", "p."), values, f"NOT ({mine.format('o.', 'o.')})")
+    gone = await _left_alone(reads, edition, mine.format("p."), values, f"NOT ({mine.format('o.')})")
     return [
-        (f"DELETE FROM kb_pieces WHERE edition = :edition AND {mine.format('', '')}", {"edition": edition, **values}),
+        (f"DELETE FROM kb_pieces WHERE edition = :edition AND {mine.format('')}", {"edition": edition, **values}),
         *_without(index, edition, gone),
         grown(edition, documents=0, chunks=-len(gone), removed=True),
     ]
@@ -140,7 +136,7 @@ async def emptied(reads: Reads, edition: int) -> Statement | None:
         rows = await reads.read(
             (
                 f"SELECT MAX({key}) FROM (SELECT {key} FROM {table} WHERE edition = :edition ORDER BY {key}"
-                " LIMIT :limit) AS some",
+                " LIMIT :limit) AS these",
                 {"edition": edition, "limit": SLICE * 5},
             )
         )

@@ -63,7 +63,8 @@ def word_of(run: Run, job: Job | None) -> str:
 def word(state: str | None, job: str | None) -> str:
     """The same from the state that a run's row has and the status of its newest job; None: there is none."""
     if job is None or state == "not_started":
-        return state or "completed"
+        # One that was completed or cancelled has said so itself.
+        return state or "failed"
     if job == "canceled":
         return "not_started"
     words = {"queued": "running", "waiting": "running", "canceling": "canceled"}
@@ -73,7 +74,7 @@ def word(state: str | None, job: str | None) -> str:
 async def status_of(app: Penstock, run: Run) -> Status:
     from penstock.pipelines.ingestion.control import newest_job
 
-    job = await newest_job(app, run.id)
+    job = await newest_job(app, run.id, run.tenant)
     word = word_of(run, job)
     counters, seconds, work = _measured(run, job, word)
     rates = Rates(

@@ -142,7 +142,8 @@ class Tick:
         """Everything that was seen, group by group; False where the run is to halt before the end."""
         most = self.ctx.settings.ingestion.group
         size = most if self.deferred else min(most, self.embedder.at_once)
-        coming = list(writing.groups(batch.docs, size, skip=skip)) or [Group()]
+        with self._phase("chunk"):
+            coming = list(writing.groups(batch.docs, size, skip=skip)) or [Group()]
         settled = 0
         for place, group in enumerate(coming):
             last = place == len(coming) - 1
@@ -212,7 +213,8 @@ class Tick:
             own = Counters(chunks_seen=group.of_last) if group.pieces else Counters()
         else:
             hashes = [piece.content_hash for piece in group.pieces]
-            known = await filling.known_chunks(self.ctx, work.edition, hashes)
+            with self._phase("index"):
+                known = await filling.known_chunks(self.ctx, work.edition, hashes)
             known |= {hash: self._fresh[hash] for hash in hashes if hash in self._fresh}
             result = await self._embedded(
                 {piece.content_hash: piece.text for piece in group.pieces if piece.content_hash not in known}

@@ -12,13 +12,13 @@ from starlette.responses import Response
 from penstock.engine.engine import Engine
 from penstock.engine.errors import NotFound
 from penstock.pipelines.ingestion.dashboard.marking import address_of, clock, pages_of, seconds_of
-from penstock.pipelines.ingestion.dashboard.seeing import about, seen
+from penstock.pipelines.ingestion.dashboard.seeing import LiveRoute, about, seen
 from penstock.pipelines.ingestion.reading import errors
 from penstock.service.access.guard import Reader
 from penstock.service.dashboard.rendering import render
 from penstock.service.state import Serving
 
-router = APIRouter()
+router = APIRouter(route_class=LiveRoute)
 
 PAGE = 50
 CHUNKS = 20

@@ -10,7 +10,7 @@ from penstock.app import Penstock
 from penstock.engine.model import Job, Schedule
 from penstock.pipelines.ingestion.control import schedule_name
 from penstock.pipelines.ingestion.dashboard.pipe import COUNTED, TITLES, beside, pipe
-from penstock.pipelines.ingestion.dashboard.seeing import Seen, about, seen
+from penstock.pipelines.ingestion.dashboard.seeing import LiveRoute, Seen, about, seen
 from penstock.pipelines.ingestion.reading import run_lines
 from penstock.pipelines.ingestion.status import STALLED_AFTER
 from penstock.pipelines.ingestion.workflow import ingestion, repair
@@ -18,7 +18,7 @@ from penstock.service.access.guard import Reader
 from penstock.service.dashboard.rendering import render
 from penstock.service.state import Serving
 
-router = APIRouter()
+router = APIRouter(route_class=LiveRoute)
 
 PAGE = 20
 FEW = 5

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
 
 from penstock.app import Penstock
 from penstock.engine.errors import NotFound
@@ -11,12 +15,12 @@ from penstock.engine.model import Job
 from penstock.pipelines.ingestion import bases
 from penstock.pipelines.ingestion.bases import Base, Edition, Run
 from penstock.pipelines.ingestion.control import error_count, newest_job
-from penstock.pipelines.ingestion.dashboard.places import SOURCES, Paths, colour, place_of, settings_of, word
+from penstock.pipelines.ingestion.dashboard.places import HOME, SOURCES, Paths, colour, place_of, settings_of, word
 from penstock.pipelines.ingestion.status import Status, status_of
 from penstock.pipelines.ingestion.workflow import ingestion
 from penstock.service.access.principal import Principal
 from penstock.service.api.tenancy import owner_for
-from penstock.service.dashboard.rendering import link
+from penstock.service.dashboard.rendering import REFRESH, link
 
 AGAIN = 5.0
 """Seconds after which the page of a run at work looks again: a heartbeat grows old without anything changing."""
@@ -26,6 +30,23 @@ CANCELING = (
     " comes back."
 )
 DELETING = "Everything in it goes: documents, chunks, vectors and the list of its runs. Nothing brings it back."
+
+
+class LiveRoute(APIRoute):
+    """For the pages of a knowledge base: one that is open while somebody deletes it goes to the list."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def shown(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except NotFound:
+                if REFRESH not in request.headers:
+                    raise
+                return Response(status_code=204, headers={"HX-Redirect": HOME})
+
+        return shown
 
 
 @dataclass(slots=True, frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 
 from penstock.engine.errors import InvalidRequest
@@ -45,7 +46,7 @@ def make_source(spec: SourceSpec, tools: Tools) -> Source:
         factory = getattr(import_module(module), name)
     else:
         factory = from_packages("penstock.sources", spec.type, list(SOURCES))
-    return factory(spec.options, tools)
+    return factory(spec.options, replace(tools, resolved=spec.resolved))
 
 
 def _check_links(spec: SourceSpec) -> None:

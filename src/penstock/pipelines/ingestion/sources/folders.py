@@ -112,7 +112,7 @@ class Files(Protocol):
         ...
 
 
-def files_at(kind: str, options: FolderOptions, endings: Collection[str]) -> Files:
+def files_at(kind: str, options: FolderOptions, endings: Collection[str], *, resolved: bool = False) -> Files:
     """The files of a folder that end so (or fit the pattern), or the one file that the path names."""
     path = Path(options.path)
     try:
@@ -127,7 +127,7 @@ def files_at(kind: str, options: FolderOptions, endings: Collection[str]) -> Fil
         return Folder(path, wanted, recursive=options.recursive)
     if options.pattern:
         raise InvalidRequest(f"source {kind}: pattern: {options.path} is a file; a pattern chooses files of a folder")
-    return NamedFiles({storable(path.name): path})
+    return NamedFiles({storable(path.name): path}, resolved=resolved)
 
 
 def storable(path: str) -> str:
@@ -319,10 +319,12 @@ class Folder:
 
 
 class NamedFiles:
-    """Files that somebody has named; their names are as they were given. One that is missing is an error."""
+    """Files that somebody has named; their names are as they were given. One that is missing is an error, and so is a
+    link in a path that was `resolved`."""
 
-    def __init__(self, files: Mapping[str, Path]) -> None:
+    def __init__(self, files: Mapping[str, Path], *, resolved: bool = False) -> None:
         self._files = dict(sorted(files.items()))
+        self._resolved = resolved
 
     async def entries(self, cursor: str | None) -> AsyncIterator[Entry]:
         left = [uri for uri in self._files if cursor is None or uri > cursor]
@@ -336,7 +338,10 @@ class NamedFiles:
     def find(self, uri: str) -> Place | None:
         if uri not in self._files:
             raise Permanent(f"{uri[:200]!r} is none of the files of this source")
-        place = look(uri, Path(os.path.realpath(self._files[uri])))
+        real = os.path.realpath(self._files[uri])
+        if self._resolved and real != str(self._files[uri]):
+            raise Permanent(f"{self._files[uri]} leads elsewhere by a link that was not there when it was checked")
+        place = look(uri, Path(real))
         if place is None:
             raise Permanent(f"there is no file {self._files[uri]}")
         return place

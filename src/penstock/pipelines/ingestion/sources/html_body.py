@@ -44,7 +44,9 @@ _TAGS = {
 """What trafilatura calls things, as HTML."""
 
 _ASIDE = etree.XPath(
-    "//nav|//aside|//footer[not(ancestor::blockquote)]|//dialog|//body//header[not(.//h1) and not(ancestor::article)]"
+    "//nav|//dialog|//footer[not(ancestor::blockquote)]"
+    "|//aside[not(ancestor::main or ancestor::article or ancestor::*[@role='main'])]"
+    "|//header[not(.//h1 or ancestor::main or ancestor::article or ancestor::section)]"
     "|//*[@role='navigation' or @role='complementary' or @role='contentinfo' or @role='search' or @role='dialog'"
     " or @role='alertdialog' or @role='menu' or @role='menubar' or @role='toolbar']"
     "|//*[(@hidden[. != 'until-found'] or @aria-hidden='true' or contains(translate(@style,' ',''),'display:none'))"
@@ -52,7 +54,9 @@ _ASIDE = etree.XPath(
 )
 """What stands around a page's text, and what is not seen."""
 
-_CLASSED = etree.XPath("//*[self::div or self::section or self::ul or self::ol or self::form][@class]")
+_CLASSED = etree.XPath(
+    "descendant::*[self::div or self::section or self::aside or self::ul or self::ol or self::form][@class]"
+)
 _NOT_TEXT = re.compile(
     r"(?:^|\s)(?:[a-z]+[-_]{1,2})?(?:breadcrumbs?|pagination|pager|sidebar|sidenav|toc|table-of-contents|comments?|respond"
     r"|related(?:-?posts|-?articles)?|share|sharing|social|newsletter|cookies?(?:-?banner)?|skip-?links?)"
@@ -101,7 +105,8 @@ def _has_code(element: Element) -> bool:
 
 def _whole(tree: Element, main: Element) -> str:
     without = set(_ASIDE(tree))
-    boxes = {each for each in _CLASSED(tree) if _NOT_TEXT.search(each.get("class"))}
+    half = _length(main) / 2
+    boxes = {each for each in _CLASSED(main) if _NOT_TEXT.search(each.get("class")) and _length(each) < half}
     return markdown(main, without | boxes) or markdown(main, without) or markdown(main)
 
 

@@ -40,7 +40,7 @@ def is_text(text: str) -> bool:
     """A picture or an archive that was sent as HTML is mostly what no page has."""
     head = text[:HEAD]
     odd = sum(character == "\ufffd" or (character < " " and character not in "\t\n\f\r\0") for character in head)
-    return odd * 10 <= len(head)
+    return odd < 10 or odd * 10 <= len(head)
 
 
 def _told(tree: Element, url: str) -> dict[str, Any]:

@@ -43,7 +43,7 @@ _DEEPEST = 6
 """Lists and quotes within each other; what is deeper stands as deep."""
 
 _BLANKS = re.compile(r"[ \t\n\r\f\xa0\u2000-\u200a\u202f\u205f\u3000]+")
-_NOTHING = str.maketrans(dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff"))
+_NOTHING = str.maketrans(dict.fromkeys("\u00ad\u200b\u2060\ufeff"))
 _MEANING = re.compile(r"#{1,6}(?:\s|$)|`{3}|~{3}|(?:=+|-+)\s*$|<[a-zA-Z/!]")
 """With what a line of a paragraph would be a heading, code or HTML."""
 
@@ -106,6 +106,7 @@ class _Writer:
             return False
         if tag == "table" and (rows := table(element)):
             self._paragraph()
+            self._heading = 0
             self._block(rows)
             return False
         if tag in HEADINGS:
@@ -243,7 +244,7 @@ def is_code(pre: Element) -> bool:
 
 
 def table(element: Element) -> list[str]:
-    """The lines of a table of short facts. None for one that holds the page's layout, has one row or column only, or is
+    """The lines of a table of short facts. None of one that holds the page's layout, has one row or column only, or is
     mostly holes: its cells are read one after another."""
     if any(True for _ in element.iterdescendants("table", "pre", *HEADINGS)):
         return []
@@ -276,7 +277,7 @@ def code_of(element: Element) -> list[str]:
     for event, each in walk:
         tag = each.tag
         if event == "start":
-            if tag in _UNSEEN or _GUTTER.search(each.get("class") or ""):
+            if tag in _UNSEEN or (each is not element and _is_number(each)):
                 walk.skip_subtree()
                 continue
             said.append("\n" if tag == "br" else each.text or "")
@@ -291,6 +292,11 @@ def code_of(element: Element) -> list[str]:
     while lines and not lines[0]:
         lines.pop(0)
     return lines
+
+
+def _is_number(element: Element) -> bool:
+    """Of a line, as highlighters write it beside the code."""
+    return bool(_GUTTER.search(element.get("class") or "")) and not "".join(element.itertext()).strip("0123456789 \n")
 
 
 def _language(element: Element) -> str:

@@ -50,7 +50,8 @@ def markdown(options: Mapping[str, Any], tools: Tools) -> MarkdownSource:
     """`path`: a folder, or one file; `pattern` and `recursive` as in `FolderOptions`."""
     checked = checked_options("markdown", FolderOptions, options)
     largest = min(LARGEST, int(tools.settings.ingestion.largest_mb * 1_000_000))
-    return MarkdownSource(files_at("markdown", checked, ENDINGS), tools.clock, largest=largest)
+    files = files_at("markdown", checked, ENDINGS, resolved=tools.resolved)
+    return MarkdownSource(files, tools.clock, largest=largest)
 
 
 class MarkdownSource:

@@ -106,10 +106,10 @@ def pdf(options: Mapping[str, Any], tools: Tools) -> PdfSource | PdfWebSource:
         return PdfWebSource(asked.urls, fetcher_for(tools, limits=FETCHING), reader)
     files: Files
     if asked.path is None:
-        files = NamedFiles({storable(path): Path(path) for path in asked.paths})
+        files = NamedFiles({storable(path): Path(path) for path in asked.paths}, resolved=tools.resolved)
     else:
         folder = FolderOptions(path=asked.path, pattern=asked.pattern, recursive=asked.recursive)
-        files = files_at("pdf", folder, ENDINGS)
+        files = files_at("pdf", folder, ENDINGS, resolved=tools.resolved)
     largest = int(tools.settings.ingestion.largest_mb * 1_000_000)
     return PdfSource(files, reader, tools.clock, largest=largest)
 

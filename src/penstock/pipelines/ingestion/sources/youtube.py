@@ -157,7 +157,7 @@ class YouTubeOptions(BaseModel):
 
 def youtube(options: Mapping[str, Any], tools: Tools) -> YouTubeSource:
     """See `YouTubeOptions`."""
-    return YouTubeSource(checked_options("youtube", YouTubeOptions, options), tools.clock)
+    return YouTubeSource(checked_options("youtube", YouTubeOptions, options), tools.clock, resolved=tools.resolved)
 
 
 def _connected() -> Client:
@@ -171,10 +171,17 @@ class YouTubeSource:
     """First the videos that are named, then those of each playlist, then the files; what comes twice is there once. A
     playlist that cannot be read, or not to its end, is an entry of its own, which fails when it is loaded."""
 
-    def __init__(self, options: YouTubeOptions, clock: Clock, *, connect: Callable[[], Client] = _connected) -> None:
+    def __init__(
+        self,
+        options: YouTubeOptions,
+        clock: Clock,
+        *,
+        connect: Callable[[], Client] = _connected,
+        resolved: bool = False,
+    ) -> None:
         self._options = options
         self._clock = clock
-        self._files = _files(options.files)
+        self._files = _files(options.files, resolved)
         self._connect = connect
         self._client: Client | None = None
         self._opening = asyncio.Lock()
@@ -295,15 +302,17 @@ def document_of(place: Place, data: bytes, fingerprint: str | None) -> Document:
     return Document(FILE + place.uri, name.stem, text, marks=marks, metadata=metadata, fingerprint=fingerprint)
 
 
-def _files(paths: tuple[str, ...]) -> Files | None:
-    if len(paths) <= 1:
-        return files_at("youtube", FolderOptions(path=paths[0]), tuple(KINDS)) if paths else None
+def _files(paths: tuple[str, ...], resolved: bool) -> Files | None:
+    if not paths:
+        return None
+    if len(paths) == 1:
+        return files_at("youtube", FolderOptions(path=paths[0]), tuple(KINDS), resolved=resolved)
     named: dict[str, Path] = {}
     for path in map(Path, paths):
         name = storable(path.name)
         if named.setdefault(name, path) != path:
             raise InvalidRequest(f"source youtube: files: two are called {name}: give the folder above both instead")
-    return NamedFiles(named)
+    return NamedFiles(named, resolved=resolved)
 
 
 def _listed(client: Client, playlist: str) -> Listing:
