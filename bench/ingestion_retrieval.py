@@ -8,6 +8,7 @@ is not part of the project; `PENSTOCK_DATA` says where it is.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -148,8 +149,10 @@ def _pages(position: Mapping[str, Any]) -> Sequence[int]:
     return [position["page"]] if "page" in position else []
 
 
-async def measured(sets: Sequence[Asked], folder: Path, chunker: Mapping[str, Any]) -> list[Measured]:
-    settings = Settings.model_validate({"home": folder / "home", "store": f"sqlite:///{folder / 'store.db'}"})
+async def measured(
+    sets: Sequence[Asked], folder: Path, chunker: Mapping[str, Any], store: str | None
+) -> list[Measured]:
+    settings = Settings.model_validate({"home": folder / "home", "store": store or f"sqlite:///{folder / 'store.db'}"})
     app = Penstock(workflows=list(ALL))
     await app.open(settings=settings)
     try:
@@ -186,8 +189,10 @@ async def _searched(app: Penstock, base: str, asked: Asked) -> Measured:
     return result
 
 
-def compared(data: Path = DATA, *, chunker: Mapping[str, Any] | None = None) -> list[Measured]:
-    """All sets. `chunker` other than the default one is for experiments."""
+def compared(
+    data: Path = DATA, *, chunker: Mapping[str, Any] | None = None, store: str | None = None
+) -> list[Measured]:
+    """All sets. Another chunker than the default one is for experiments; so is another store, an empty one."""
     for needed in ("rag_xquad", "rag_chunk_spans", "rag_pdf_qa"):
         if not (data / needed).is_dir():
             raise Missing(f"there is no {data / needed}: nothing was measured")
@@ -198,7 +203,7 @@ def compared(data: Path = DATA, *, chunker: Mapping[str, Any] | None = None) -> 
             spans(data, "passages in long texts", 0.93),
             pages(data, "pages of handbooks", 0.60),
         ]
-        return asyncio.run(measured(sets, folder, chunker or {}))
+        return asyncio.run(measured(sets, folder, chunker or {}, store))
 
 
 @contextmanager
@@ -236,10 +241,14 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Optionally the size and the overlap of chunks, in tokens."""
-    chunker = dict(zip(("size", "overlap"), map(int, arguments), strict=False))
+    parser = argparse.ArgumentParser(prog="python -m bench.ingestion_retrieval", description=__doc__)
+    parser.add_argument("--size", type=int, metavar="TOKENS", help="of a chunk, instead of the default")
+    parser.add_argument("--overlap", type=int, metavar="TOKENS", help="of two chunks, instead of the default")
+    parser.add_argument("--store", metavar="URL", help="an empty store, instead of a new one on SQLite")
+    chosen = parser.parse_args(arguments)
+    chunker = {name: value for name in ("size", "overlap") if (value := getattr(chosen, name)) is not None}
     try:
-        results = compared(chunker=chunker)
+        results = compared(chunker=chunker, store=chosen.store)
     except Missing as why:
         print(why, file=sys.stderr)
         return 2

@@ -40,7 +40,7 @@ async def standing() -> str:
 
 async def until_something_is_written() -> None:
     told = await ingestion.status(app, "larkmill")
-    while not told.counters["chunks_processed"]:
+    while told.status == "running" and not told.counters["chunks_processed"]:
         await asyncio.sleep(0.01)
         told = await ingestion.status(app, "larkmill")
 

@@ -16,6 +16,7 @@ import pytest
 
 from penstock import Penstock
 from penstock.pipelines.ingestion import control
+from penstock.pipelines.ingestion.dashboard.contents import chunks, documents
 from penstock.pipelines.ingestion.dashboard.marking import (
     SHOWN,
     Wanted,
@@ -96,9 +97,12 @@ async def sent(client: httpx2.AsyncClient, path: str, **fields: str) -> httpx2.R
     return await client.post(path, data={"csrf": found[1] if found else "", **fields})
 
 
+def configured(folder: Path) -> Configuration:
+    return Configuration.model_validate({"sources": [{"type": "markdown", "path": str(folder)}]})
+
+
 async def filled(api: Api, name: str, folder: Path, *, tenant: str = "default") -> str:
-    config = Configuration.model_validate({"sources": [{"type": "markdown", "path": str(folder)}]})
-    told = await control.start(api.penstock, name, config, tenant=tenant)
+    told = await control.start(api.penstock, name, configured(folder), tenant=tenant)
     await api.run(told.job_id)
     return told.job_id
 
@@ -254,23 +258,49 @@ async def test_what_needs_a_person_is_said(tmp_path: Path) -> None:
         assert [each.title for each in await needs(engine, "acme")] == ["1 error in some"]
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_many_begin_at_once(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/knowledge.db"
+    url: str = request.getfixturevalue("pgvector_url")
+    return url
+
+
+@in_a_loop
+async def test_many_begin_at_once(store: str, tmp_path: Path) -> None:
     """Each finds an edition of its own, however many look for one in the same moment."""
-    store = f"sqlite:///{tmp_path}/many.db" if kind == "sqlite" else request.getfixturevalue("pgvector_url")
-    folder = written(tmp_path / "docs", {"a.md": "# A\n\nWater."})
-    config = Configuration.model_validate({"sources": [{"type": "markdown", "path": str(folder)}]})
+    config = configured(written(tmp_path / "docs", {"a.md": "# A\n\nWater."}))
+    async with Penstock(workflows=ALL, store=store) as app:
+        jobs = [(await control.start(app, f"kb{number}", config)).job_id for number in range(8)]
+        async with app.worker():
+            ended = [await app.wait(job, timeout=30.0) for job in jobs]
+        assert {job.status for job in ended} == {"completed"}, [job.error for job in ended]
+        assert len(await app.engine.read("SELECT number FROM kb_editions")) == 8
 
-    @in_a_loop
-    async def test() -> None:
-        async with Penstock(workflows=ALL, store=store) as app:
-            jobs = [(await control.start(app, f"kb{number}", config)).job_id for number in range(8)]
-            async with app.worker():
-                ended = [await app.wait(job, timeout=30.0) for job in jobs]
-            assert {job.status for job in ended} == {"completed"}, [job.error for job in ended]
-            assert len(await app.engine.read("SELECT number FROM kb_editions")) == 8
 
-    test()
+@in_a_loop
+async def test_documents_are_listed_by_address_and_found_by_how_they_begin(store: str, tmp_path: Path) -> None:
+    texts = {f"{name}.md": f"# The {name}\n\nWater.\n\n## More of {name}\n\nStill water." for name in ("b", "c", "Ab")}
+    config = configured(written(tmp_path / "docs", texts))
+    async with Penstock(workflows=ALL, store=store) as app:
+        async with app.worker():
+            await app.wait((await control.start(app, "kb", config)).job_id, timeout=30.0)
+        engine = app.engine
+        ((edition,),) = await engine.read("SELECT number FROM kb_editions")
+        found = await documents(engine, edition)
+        assert [one.uri for one in found] == ["Ab.md", "b.md", "c.md"]
+        assert [one.uri for one in await documents(engine, edition, prefix="aB")] == ["Ab.md"]
+        assert [one.uri for one in await documents(engine, edition, prefix="THE c")] == ["c.md"]
+        assert await documents(engine, edition, prefix="%") == []
+        first = found[0]
+        assert [one.uri for one in await documents(engine, edition, source=first.source, after=first.uri)] == [
+            "b.md",
+            "c.md",
+        ]
+        pieces = await chunks(engine, edition, first, 0)
+        assert len(pieces) == first.chunks and pieces[0].text.startswith("# The Ab")
+        assert await chunks(engine, edition, first, first.chunks) == []
+        assert await needs(engine, None) == []
 
 
 def test_the_words_of_the_question_are_marked_and_nothing_is_lost() -> None:

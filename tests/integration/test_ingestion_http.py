@@ -103,6 +103,8 @@ async def from_first_to_last(folder: Path, store: str | None = None) -> None:
     async with library(folder, store=store) as (api, client):
         planned = (await client.post("/kb/plan", json={"kb_id": "garden", **BODY})).json()
         assert (planned["documents"], planned["chunks"], planned["exact"], planned["cost_usd"]) == (3, 3, True, 0)
+        assert (await client.get("/kb")).json()["items"] == []
+        assert (await client.get("/kb/garden")).json()["plan"] == planned
         started = await client.post("/jobs/garden/start", json=BODY)
         run = started.json()["id"]
         assert (started.status_code, started.headers["location"]) == (202, f"/jobs/{run}/status")
@@ -117,6 +119,7 @@ async def from_first_to_last(folder: Path, store: str | None = None) -> None:
             assert (told["id"], told["status"], told["errors"], told["stalled"]) == (run, "completed", 0, False)
         assert told["counters"] | {"docs_seen": 3, "chunks_processed": 3} == told["counters"]
         assert told["checkpoint"]["last_batch_id"] == 1 and told["finished_at"].endswith("Z")
+        assert told["plan"] == planned
         assert [phase["name"] for phase in told["phases"]] == ["load", "chunk", "embed", "index"]
         await looked_into(client, run)
 

@@ -62,7 +62,7 @@ async def test_a_run_that_was_cancelled_leaves_the_sources_as_they_were(tmp_path
         assert (await ingestion.cancel(app, "kb")).status == "canceled"
         assert (await ended(app)).status == "not_started"
         planned = await ingestion.plan(app, "kb")
-        assert (planned.documents, planned.known_chunks, planned.cost) == (1, 1, 0)
+        assert (planned.documents, planned.tokens, planned.cost) == (1, 0, 0)
         refreshed = await ingestion.start(app, "kb")
         told = await ended(app)
         assert (told.id, told.status, told.counters["docs_seen"]) == (refreshed.id, "completed", 1)

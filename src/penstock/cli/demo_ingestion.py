@@ -37,16 +37,15 @@ async def _shown(site: ingestion.Site, papers: list[ingestion.SamplePdf]) -> boo
     scan = next(paper for paper in papers if paper.scanned).questions[-1]
     with ServedSite(site) as served:
         async with app, app.worker():
-            well = [
-                await _filled(app, site, papers),
-                await _asked(app, screws.text, screws.answer),
-                await _asked(app, scan.text, scan.answer),
-                await _paused_and_resumed(app, served),
-                await _cancelled(app, served, screws),
-                await _refreshed(app, screws),
-                await _sound(app),
-            ]
-    return all(well)
+            return (
+                await _filled(app, site, papers)
+                and await _asked(app, screws.text, screws.answer)
+                and await _asked(app, scan.text, scan.answer)
+                and await _paused_and_resumed(app, served)
+                and await _cancelled(app, served, screws)
+                and await _refreshed(app, screws)
+                and await _sound(app)
+            )
 
 
 async def _filled(app: Penstock, site: ingestion.Site, papers: list[ingestion.SamplePdf]) -> bool:

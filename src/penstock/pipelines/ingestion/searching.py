@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
+from weakref import WeakKeyDictionary
 
 from pydantic_core import from_json
 
 from penstock.engine.engine import Engine
-from penstock.engine.errors import InvalidRequest
+from penstock.engine.errors import InvalidRequest, StoreError
 from penstock.engine.model import DEFAULT_TENANT
 from penstock.pipelines.ingestion import bases, metrics
 from penstock.pipelines.ingestion.bases import Edition
@@ -32,7 +33,7 @@ CANDIDATES = 200
 MOST_HITS = 100
 LONGEST_QUESTION = 20_000
 
-_embedders: dict[tuple[int, EmbedderSpec], Embedder] = {}
+_embedders: WeakKeyDictionary[Engine, dict[EmbedderSpec, Embedder]] = WeakKeyDictionary()
 _MOST_EMBEDDERS = 16
 
 
@@ -69,14 +70,25 @@ async def search(
         raise InvalidRequest(f"top must be from 1 to {MOST_HITS}, not {top}")
     if mode not in get_args(Mode):
         raise InvalidRequest(f"mode must be hybrid, vector or text, not {mode!r}")
+    began, edition = engine.clock.monotonic(), await _edition(engine, tenant, base)
+    while edition is not None:
+        try:
+            hits = await _Search(engine, edition, question, top, mode, dict(filter or {})).hits()
+        except (InvalidRequest, StoreError):
+            before, edition = edition.number, await _edition(engine, tenant, base)
+            if edition is not None and edition.number == before:
+                raise
+            # It was rebuilt in this moment, and the tables that were searched are gone.
+            continue
+        metrics.searched(engine, mode, engine.clock.monotonic() - began)
+        return hits
+    return []
+
+
+async def _edition(engine: Engine, tenant: str, base: str) -> Edition | None:
+    """The one that is searched now."""
     found = await bases.base_of(engine, tenant, base)
-    edition = None if found.edition is None else await bases.edition_of(engine, found.edition)
-    if edition is None:
-        return []
-    began = engine.clock.monotonic()
-    hits = await _Search(engine, edition, question, top, mode, dict(filter or {})).hits()
-    metrics.searched(engine, mode, engine.clock.monotonic() - began)
-    return hits
+    return None if found.edition is None else await bases.edition_of(engine, found.edition)
 
 
 class _Search:
@@ -186,10 +198,10 @@ def _matches(have: Any, wanted: Any) -> bool:
 
 def embedder_of(engine: Engine, edition: Edition) -> Embedder:
     """The one that the edition is pinned to. It remembers questions, so it is kept."""
-    key = (id(engine), edition.embedder)
-    found = _embedders.get(key)
+    kept = _embedders.setdefault(engine, {})
+    found = kept.get(edition.embedder)
     if found is None:
-        if len(_embedders) >= _MOST_EMBEDDERS:
-            _embedders.pop(next(iter(_embedders)))
-        found = _embedders[key] = make_embedder(edition.embedder, engine.settings)
+        if len(kept) >= _MOST_EMBEDDERS:
+            kept.pop(next(iter(kept)))
+        found = kept[edition.embedder] = make_embedder(edition.embedder, engine.settings)
     return found

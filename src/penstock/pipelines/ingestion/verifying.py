@@ -21,7 +21,7 @@ FAULTS: dict[Fault, str] = {
     "stray_vector": "vectors of chunks that are not there",
     "stray_text": "full text of chunks that are not there",
     "orphan": "chunks that no document has",
-    "dangling": "places in documents whose chunk is not there",
+    "dangling": "places in documents whose chunk is not there, or that are in no document",
     "wrong_hash": "chunks whose text is not what was indexed",
     "incomplete": "documents that lack chunks",
 }
@@ -139,14 +139,24 @@ async def _orphans(reads: Reads, edition: int, numbers: list[int]) -> list[int]:
 
 
 async def dangling(reads: Reads, edition: int) -> list[int]:
+    """The chunks that such places name."""
     rows = await reads.read(
         (
-            "SELECT DISTINCT p.chunk FROM kb_pieces p WHERE p.edition = :edition AND NOT EXISTS"
-            " (SELECT 1 FROM kb_chunks c WHERE c.edition = p.edition AND c.n = p.chunk) ORDER BY p.chunk LIMIT 10000",
+            f"SELECT DISTINCT p.chunk FROM kb_pieces p WHERE p.edition = :edition AND {nowhere('p')}"
+            " ORDER BY p.chunk LIMIT 10000",
             {"edition": edition},
         )
     )
     return [int(n) for (n,) in rows]
+
+
+def nowhere(pieces: str) -> str:
+    """What is true of a row of this table that names a chunk or a document which is not there."""
+    there = f"SELECT 1 FROM {{}} t WHERE t.edition = {pieces}.edition AND t.n = {pieces}.{{}}"
+    return (
+        f"(NOT EXISTS ({there.format('kb_chunks', 'chunk')})"
+        f" OR NOT EXISTS ({there.format('kb_documents', 'document')}))"
+    )
 
 
 async def incomplete(reads: Reads, edition: int) -> AsyncIterator[tuple[int, list[int]]]:

@@ -160,6 +160,7 @@ class Repair(_State):
     """A knowledge base whose index is to be mended, and how far that is."""
 
     base: str
+    edition: int = 0
     after: int = 0
     stage: int = 0
     mended: dict[str, int] = Field(default_factory=dict)

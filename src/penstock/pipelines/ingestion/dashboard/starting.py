@@ -45,6 +45,7 @@ FIELDS = ("name", "tenant", "type", "place", "prefix", "max_pages", "chunker", "
 
 _ADDRESS = re.compile(r"https?://", re.IGNORECASE)
 _APART = re.compile(r"[\s,]+")
+_OF_SOURCE = re.compile(r"source \w+: (?:\w+: )?(.*?)(?: \(it takes [^()]*\))?\Z", re.DOTALL)
 
 LONGEST = 4000
 """Characters of a field."""
@@ -115,7 +116,8 @@ async def start(
         answer.headers.update(problem.headers)
         return answer
     except (InvalidRequest, StepError) as error:
-        filled.wrong[_blamed(str(error))] = str(error)
+        field, words = _blamed(str(error))
+        filled.wrong[field] = words
         return _form(request, principal, filled, status=409 if isinstance(error, Conflict) else 422)
     return back_to(request, Paths(base, owner, principal)(), ("done", f"{base}: the ingestion has begun"))
 
@@ -206,11 +208,11 @@ def _chunker(filled: Filled) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
-def _blamed(message: str) -> str:
-    """The field that a refusal of the core is about."""
-    if message.startswith("source "):
-        return "place"
-    return "embedder" if "embedder" in message.split(":")[0] else "form"
+def _blamed(message: str) -> tuple[str, str]:
+    """The field that a refusal of the core is about, and what is wrong with it."""
+    if (found := _OF_SOURCE.match(message)) is not None:
+        return "place", found[1]
+    return ("embedder" if "embedder" in message.split(":")[0] else "form"), message
 
 
 def _form(

@@ -173,7 +173,7 @@ class PostgresIndex:
         source = f"kb{edition}_index"
         if await self._neighbours(edition):
             # To order by the number too would leave the index of neighbours unused.
-            values["breadth"] = str(min(BROADEST, max(LEAST_BROAD, 4 * limit)))
+            values["breadth"] = str(min(BROADEST, max(LEAST_BROAD, 2 * limit)))
             embedding, kind = self._indexed(dimension)
             source = (
                 f"(SELECT chunk, embedding FROM {source} WHERE {self._broadly()}"

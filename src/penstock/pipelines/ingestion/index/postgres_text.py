@@ -18,7 +18,7 @@ CONFIGURATION = "CAST('english' AS regconfig)"
 BEST = 200
 """Candidates that are ranked again, at least."""
 
-MOST_RANKED = 5000
+MOST_RANKED = 2000
 """Chunks that PostgreSQL ranks, about. A word that more have than that is rarely what tells them apart."""
 
 _PART = re.compile(r"'((?:[^']|'')*)'|<(\d+|-)>")

@@ -112,10 +112,10 @@ class Matrices:
                 matrix = await asyncio.to_thread(_longer, matrix, rows, dimension)
             if matrix.size > memory:
                 matrix = Matrix(generation, too_large=True)
+            # Others make room while it grows, not when it is whole: never more than `memory` is kept.
+            self._keep(store, edition, matrix, memory)
             if matrix.too_large or len(rows) < SLICE:
-                break
-        self._keep(store, edition, matrix, memory)
-        return matrix
+                return matrix
 
     def _keep(self, store: Any, edition: int, matrix: Matrix, memory: int) -> None:
         with self._changing:
