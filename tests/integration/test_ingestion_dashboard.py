@@ -382,7 +382,7 @@ def test_the_water_stands_lower_from_piece_to_piece() -> None:
     whole = pipe(status("completed", 100, 100, (400, 390, 390)))
     assert {piece.full for piece in whole.pieces} == {"100%"} and whole.done == 1.0
     nothing = pipe(status("not_started", 0, None, (0, 0, 0)))
-    assert not any(piece.flows for piece in nothing.pieces)
+    assert {(piece.full, piece.flows) for piece in nothing.pieces} == {("0%", False)}
 
 
 def test_the_plan_stands_beside_what_it_came_to() -> None:

@@ -7,8 +7,9 @@ Where too few are left (hidden ones, or a filter that keeps little), more are as
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
 
@@ -20,7 +21,7 @@ from penstock.engine.model import DEFAULT_TENANT
 from penstock.pipelines.ingestion import bases, metrics
 from penstock.pipelines.ingestion.bases import Edition
 from penstock.pipelines.ingestion.embedders import make_embedder
-from penstock.pipelines.ingestion.index import fused, index_for
+from penstock.pipelines.ingestion.index import DEPTH, fused, index_for, refined, weight_of
 from penstock.pipelines.ingestion.model import EmbedderSpec
 from penstock.pipelines.ingestion.plugins import Embedder
 from penstock.pipelines.ingestion.statements import MOST, listed
@@ -102,6 +103,8 @@ class _Search:
         self._mode = mode
         self._wanted = wanted
         self._index = index_for(engine)
+        self._weight = weight_of(edition.embedder.name)
+        self._enough = max(top, DEPTH) if mode == "hybrid" else top
 
     async def hits(self) -> list[Hit]:
         vector = None
@@ -111,12 +114,27 @@ class _Search:
         most = max(CANDIDATES, self._top * 4)
         while True:
             by_meaning, by_words = await asyncio.gather(self._by_meaning(vector, most), self._by_words(most))
-            ranked = self._ranked(by_meaning, by_words)
-            hits = await self._located(ranked)
+            hits = await self._located(self._ranked(by_meaning, by_words))
             exhausted = len(by_meaning) < most and len(by_words) < most
-            if len(hits) >= self._top or exhausted:
+            if len(hits) >= self._enough or exhausted:
+                if self._mode == "hybrid":
+                    hits = await self._refined(hits, by_meaning, by_words)
                 return hits[: self._top]
             most *= 4
+
+    async def _refined(
+        self, hits: list[Hit], by_meaning: list[tuple[int, float]], by_words: list[tuple[int, float]]
+    ) -> list[Hit]:
+        """The best of them held against the question word by word: as many, however many are wanted, so that the order
+        does not depend on that."""
+        texts = {hit.chunk: hit.text for hit in hits[:DEPTH]}
+        ranked = await asyncio.to_thread(refined, self._question, by_meaning, by_words, texts, meaning=self._weight)
+        found, lowest, again = {hit.chunk: hit for hit in hits}, math.inf, []
+        for number, score in ranked:
+            if number in found:
+                lowest = min(lowest, round(score, 6))
+                again.append(replace(found[number], score=lowest))
+        return again
 
     async def _by_meaning(self, vector: Any, most: int) -> list[tuple[int, float]]:
         if vector is None:
@@ -138,7 +156,7 @@ class _Search:
     ) -> list[tuple[int, float]]:
         if self._mode == "vector":
             return by_meaning
-        return by_words if self._mode == "text" else fused(by_meaning, by_words)
+        return by_words if self._mode == "text" else fused(by_meaning, by_words, meaning=self._weight)
 
     async def _located(self, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
         """Where the best of these stand, until there are enough."""
@@ -147,12 +165,12 @@ class _Search:
             some = ranked[start : start + MOST]
             # Without a filter few are lost: the first ones will do.
             if not self._wanted and start == 0:
-                hits = await self._places(some[: self._top * 2])
-                if len(hits) >= self._top:
+                hits = await self._places(some[: self._enough * 2])
+                if len(hits) >= self._enough:
                     return hits
-                some = some[self._top * 2 :]
+                some = some[self._enough * 2 :]
             hits += await self._places(some)
-            if len(hits) >= self._top:
+            if len(hits) >= self._enough:
                 break
         return hits
 

@@ -64,16 +64,19 @@ def _part(phase: PhaseProgress) -> float | None:
 
 def _piece(phase: PhaseProgress, done: float | None, spent: float, whole: bool) -> Piece:
     """How full: of what came in at the front, what has come as far as here."""
-    behind = phase.done / phase.total if phase.total else 1.0 if phase.done else 0.0
-    level = 1.0 if whole else min(behind, 1.0) * done if done is not None and phase.name != "load" else done
+    some = float(whole or phase.done > 0)
+    level = some
+    if done is not None and not whole:
+        behind = min(phase.done / phase.total, 1.0) if phase.total else some
+        level = done if phase.name == "load" else done * behind
     return Piece(
         phase.name,
         TITLES[phase.name],
         OF[phase.name],
         phase.done,
         phase.total,
-        percent(100 * (level if level is not None else 1.0)),
-        level is None and phase.done > 0,
+        percent(100 * level),
+        done is None and phase.done > 0,
         phase.active,
         phase.seconds,
         phase.seconds / spent if spent > 0 else 0.0,

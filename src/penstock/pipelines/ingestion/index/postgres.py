@@ -12,7 +12,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.errors import InvalidConfiguration, InvalidRequest, PenstockError
+import asyncpg
+
+from penstock.engine.errors import InvalidConfiguration, InvalidRequest, PenstockError, StoreError
 from penstock.pipelines.ingestion.index.contract import Hits, Indexed, Row
 from penstock.pipelines.ingestion.index.postgres_text import CONFIGURATION, Statistics, TextSearch
 from penstock.pipelines.ingestion.index.query import plain
@@ -32,7 +34,7 @@ WHOLE, HALVED = 2000, 4000
 LEAST_BROAD, BROADEST = 100, 1000
 """Neighbours that an index of them looks at before it answers: the more, the fewer are missed."""
 
-BUILDING = 24 * 3600.0
+CONNECTING = 10.0
 _BUILDERS = 7303
 """Advisory lock: of two who build the same index, one."""
 
@@ -220,30 +222,33 @@ class PostgresIndex:
 
     async def optimize(self, edition: int, dimension: int) -> bool:
         """Build the index of neighbours, on a connection of its own, so that nobody waits for it."""
-        from penstock.store.sql.postgres import PostgresStore
-        from penstock.store.sql.postgres_connection import connect, quietly_close
-
-        store = self._engine.store
         await self._found()
-        if dimension > HALVED or self._known.version < (0, 7) or not isinstance(store, PostgresStore):
+        if dimension > HALVED or self._known.version < (0, 7):
             return False
         embedding, _ = self._indexed(dimension)
         operators = self._of_vector("vector_ip_ops" if dimension <= WHOLE else "halfvec_ip_ops")
-        connection = await connect(store._dsn, known=True)
+        store: Any = self._engine.store
         try:
-            if not await connection.fetchval("SELECT pg_try_advisory_lock($1, $2)", _BUILDERS, edition):
-                return False
-            whole = await self._neighbours(edition)
-            if whole:
-                return False
-            if whole is False:
-                # Somebody died while building it.
-                await connection.execute(f"DROP INDEX IF EXISTS kb{edition}_near")
-            await connection.execute(
-                f"CREATE INDEX CONCURRENTLY kb{edition}_near ON kb{edition}_index"
-                f" USING hnsw (({embedding}) {operators})",
-                timeout=BUILDING,
+            connection = await asyncpg.connect(
+                store._dsn, timeout=CONNECTING, server_settings={"application_name": "penstock"}
             )
-        finally:
-            await quietly_close(connection)
+            try:
+                if not await connection.fetchval("SELECT pg_try_advisory_lock($1, $2)", _BUILDERS, edition):
+                    return False
+                whole = await self._neighbours(edition)
+                if whole:
+                    return False
+                if whole is False:
+                    # Somebody died while building it.
+                    await connection.execute(f"DROP INDEX IF EXISTS kb{edition}_near")
+                await connection.execute(
+                    f"CREATE INDEX CONCURRENTLY kb{edition}_near ON kb{edition}_index"
+                    f" USING hnsw (({embedding}) {operators})"
+                )
+            finally:
+                connection.terminate()
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise StoreError(
+                f"{store.url}: the index of neighbours of edition {edition} was not built: {error}"
+            ) from error
         return True

@@ -82,10 +82,6 @@ class Matrices:
             return await _scanned(question, limit, read)
         return await asyncio.to_thread(best, matrix.blocks, question, limit)
 
-    def forget(self, store: Any) -> None:
-        with self._changing:
-            self._stores.pop(store, None)
-
     def size(self) -> int:
         """Bytes that are kept."""
         with self._changing:
