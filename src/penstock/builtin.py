@@ -89,6 +89,7 @@ BUILT_IN_WORKFLOWS: tuple[str, ...] = (
     "penstock.pipelines.ingestion.workflow:forget",
     "penstock.pipelines.ingestion.workflow:repair",
     "penstock.pipelines.ingestion.workflow:refresh",
+    "penstock.pipelines.ingestion.workflow:optimize",
 )
 """The pipelines that come with Penstock, as `module:name`."""
 

@@ -50,16 +50,16 @@ class WordVectors:
     def __init__(self, tokenizer: Any, table: NDArray[np.float32]) -> None:
         self._tokenizer = tokenizer
         self._words = tokenizer.model
-        self._table = table
+        self.table = table
         self._known: dict[str, bytes] = {}
         self._cuts = not any(map(_ACROSS.search, tokenizer.get_vocab()))
 
     def totals(self, texts: Sequence[str]) -> Totals:
         """One row for each text: the sum of its tokens' vectors. An empty text has zeros."""
-        rows = np.zeros((len(texts), self._table.shape[1]))
+        rows = np.zeros((len(texts), self.table.shape[1]))
         for row, text in zip(rows, texts, strict=True):
             if text:
-                self._add(self._tokens(text), row)
+                self._add(self.tokens(text), row)
         return rows
 
     def _add(self, tokens: NDArray[np.uint16], row: Totals) -> None:
@@ -68,9 +68,9 @@ class WordVectors:
         weights = counts.astype(np.float64)
         for start in range(0, len(distinct), _TOKENS_AT_ONCE):
             some = slice(start, start + _TOKENS_AT_ONCE)
-            row += np.einsum("i,ij->j", weights[some], self._table[distinct[some]], dtype=np.float64)
+            row += np.einsum("i,ij->j", weights[some], self.table[distinct[some]], dtype=np.float64)
 
-    def _tokens(self, text: str) -> NDArray[np.uint16]:
+    def tokens(self, text: str) -> NDArray[np.uint16]:
         if not text.isascii():
             text = text.encode(errors="replace").decode()
         if not self._cuts:

@@ -16,7 +16,7 @@ import pytest
 
 from penstock import Conflict, Job, Penstock
 from penstock.engine.model import FINAL
-from penstock.pipelines.ingestion import control, status
+from penstock.pipelines.ingestion import control, finishing, status
 from penstock.pipelines.ingestion.samples import make_corpus
 from penstock.store.protocol import Commit, unwrapped
 from tests.support.ingestion_library import Hashing, configuration, contents, count_left, opened
@@ -150,6 +150,24 @@ async def _cancelled_at(app: Penstock, folder: Path, commits: _Commits, number: 
     with suppress(Conflict):
         await control.cancel(app, await control.run_meant(app, "library"))
     return await app.wait(job, timeout=60)
+
+
+def test_a_large_edition_gets_an_index_of_neighbours_where_the_store_can(
+    pgvector_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = books(tmp_path / "books", 30)
+    monkeypatch.setattr(finishing, "LARGE", 20)
+
+    async def main() -> None:
+        async with opened(pgvector_url, tmp_path) as app, app.worker():
+            job = await app.wait((await control.start(app, "library", configuration(folder))).job_id, timeout=60)
+            before = await contents(app)
+            (build,) = await app.jobs(workflow="ingestion.optimize")
+            ended = await app.wait(build.id, timeout=60)
+            assert (ended.error, ended.result) == (None, {"edition": job.result["edition"], "built": True})
+            assert await contents(app) == before, "and finds the same"
+
+    asyncio.run(main())
 
 
 def _change(folder: Path) -> None:

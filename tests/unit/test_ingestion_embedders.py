@@ -56,12 +56,12 @@ PIECES = [*" \n\t\r▁ab.,_1²é日👩\u200d\u3000<>/\x00\ud800", "  ", " \n", 
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=60).map("".join))
 @settings(max_examples=300, deadline=None)
 def test_a_text_in_words_has_the_tokens_that_it_has_in_one_piece(text: str) -> None:
-    assert word_vectors()._tokens(text).tolist() == ids_of(text)
+    assert word_vectors().tokens(text).tolist() == ids_of(text)
 
 
 @pytest.mark.parametrize("text", [*TEXTS, "日" * 25_000, "word " * 20_000, Path(__file__).read_text()])
 def test_so_do_real_and_long_texts(text: str) -> None:
-    assert word_vectors()._tokens(text).tolist() == ids_of(text)
+    assert word_vectors().tokens(text).tolist() == ids_of(text)
 
 
 def test_a_vector_depends_on_its_text_alone() -> None:

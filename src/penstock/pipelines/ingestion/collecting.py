@@ -43,7 +43,7 @@ async def collect(work: Work, ctx: Context) -> Again | Goto:
     staging = work.staging
     if not staging.asked:
         staging.began, staging.asked = staging.first, await _until(work, ctx, embedder)
-        staging.since, staging.job = ctx.now(), ctx.job.id
+        staging.since = ctx.now()
         # What is asked for is the same from now on, whatever happens.
         await ctx.checkpoint(work)
     call = await _asked(work, ctx, embedder)
@@ -80,10 +80,9 @@ async def _asked(work: Work, ctx: Context, embedder: Any) -> Call | None:
     """The batch for the chunks that wait; None where all of them are known."""
     staging = work.staging
     key = f"embed:{staging.began}-{staging.asked}:{work.run}"
-    known = await ctx.known_call(key, job=staging.job)
+    known = await ctx.known_call(key)
     if known is not None and (not known.ended or known.state == "collected"):
         return known
-    staging.job = ctx.job.id
     texts: dict[str, str] = {}
     start = staging.first
     while start < staging.asked:

@@ -16,7 +16,10 @@ from penstock.pipelines.ingestion.living import let_go
 from penstock.pipelines.ingestion.removing import emptied, recounted, removal, some_of
 from penstock.pipelines.ingestion.running import lock_name, taken_up, waits_for
 from penstock.pipelines.ingestion.statements import Statement, listed
-from penstock.pipelines.ingestion.work import Ended, Forget, Purge, Work
+from penstock.pipelines.ingestion.work import Ended, Forget, Optimize, Purge, Work
+
+LARGE = 50_000
+"""Chunks from which on an edition gets an index of neighbours, where the store can build one."""
 
 AT_ONCE = 0.7
 """Seconds of one tick of removing."""
@@ -48,7 +51,7 @@ async def finish(work: Work, ctx: Context) -> Ended | Again | Goto:
         ctx.write(statement)
     tenant, base = ctx.job.tenant, await bases.base_of(ctx, ctx.job.tenant, work.ask.base)
     ctx.write(bases.edition_complete(edition))
-    from penstock.pipelines.ingestion.workflow import purge
+    from penstock.pipelines.ingestion.workflow import optimize, purge
 
     if base.edition is not None and base.edition != edition:
         ctx.write(bases.searched_edition(base.id, tenant=tenant, number=edition))
@@ -58,6 +61,10 @@ async def finish(work: Work, ctx: Context) -> Ended | Again | Goto:
         ctx.write(_taken_over(edition, run))
     if removed or hidden:
         ctx.spawn(purge, Purge(base=base.id, edition=edition, hidden=True))
+    if index.optimizes:
+        known = await bases.edition_of(ctx, edition)
+        if known is not None and known.chunks >= LARGE:
+            ctx.spawn(optimize, Optimize(edition=edition, dimension=known.dimension))
     ended = Ended(base=base.id, edition=edition, counters=work.counters, seconds=work.seconds)
     outcome = ended.model_dump()
     ctx.write(bases.run_ended(run, state="completed", now=ctx.now(), outcome=outcome, error=work.error))

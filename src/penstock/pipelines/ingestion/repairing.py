@@ -91,14 +91,13 @@ async def _named_anew(what: Repair, chunks: list[tuple[int, str]], edition: int,
     known = await filling.known_chunks(ctx, edition, [hash_of(text) for _, text in chunks])
     for n, text in chunks:
         other = known.setdefault(hash_of(text), n)
-        if other == n:
-            ctx.write(
-                (
-                    "UPDATE kb_chunks SET content_hash = :hash WHERE edition = :edition AND n = :n",
-                    {"edition": edition, "n": n, "hash": hash_of(text)},
-                )
+        ctx.write(
+            (
+                "UPDATE kb_chunks SET content_hash = :hash WHERE edition = :edition AND n = :n",
+                {"edition": edition, "n": n, "hash": hash_of(text) if other == n else f"of no use: {n}"},
             )
-        else:
+        )
+        if other != n:
             # There is one of this text: it stands in the places of both, and this one in none.
             ctx.write(
                 (

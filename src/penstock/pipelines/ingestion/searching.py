@@ -210,8 +210,8 @@ def _matches(have: Any, wanted: Any) -> bool:
         return any(_matches(each, wanted) for each in have)
     if have is None:
         return False
-    said = str(wanted)
-    return str(have).startswith(said[:-1]) if said.endswith("*") else str(have).casefold() == said.casefold()
+    said, told = str(wanted).casefold(), str(have).casefold()
+    return told.startswith(said[:-1]) if said.endswith("*") else told == said
 
 
 def embedder_of(engine: Engine, edition: Edition) -> Embedder:

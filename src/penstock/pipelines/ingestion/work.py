@@ -77,8 +77,7 @@ class Staging(_State):
     """The number of the first chunk of the batch under way: `first` moves on while it is indexed."""
     asked: int = 0
     """The number of the first chunk that the batch under way does not have; 0 while none is."""
-    job: str = ""
-    """The job that asked for it: not the one at work, where the run was resumed after a failure."""
+
     since: float = 0.0
     """When it was asked for."""
 
@@ -148,6 +147,13 @@ class Purge(_State):
     edition: int
     hidden: bool = False
     removed: int = 0
+
+
+class Optimize(_State):
+    """A large edition that is to be searched faster."""
+
+    edition: int
+    dimension: int
 
 
 class Forget(_State):

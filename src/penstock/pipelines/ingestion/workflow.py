@@ -9,7 +9,7 @@ from penstock.engine.context import Context
 from penstock.engine.outcome import Again, Goto
 from penstock.engine.retry import Retry
 from penstock.engine.workflow import Workflow
-from penstock.pipelines.ingestion.work import Begin, Ended, Forget, Purge, Refresh, Repair, Work
+from penstock.pipelines.ingestion.work import Begin, Ended, Forget, Optimize, Purge, Refresh, Repair, Work
 
 RETRY = Retry(attempts=3, base=4.0, factor=2.0, cap=60.0)
 """4 and 8 s, then it has failed."""
@@ -21,6 +21,7 @@ ingestion = Workflow("ingestion", payload=Begin, retry=RETRY)
 purge = Workflow("ingestion.purge", payload=Purge, retry=PATIENT)
 forget = Workflow("ingestion.forget", payload=Forget, retry=PATIENT)
 repair = Workflow("ingestion.repair", payload=Repair, retry=RETRY)
+optimize = Workflow("ingestion.optimize", payload=Optimize, retry=RETRY)
 refresh = Workflow("ingestion.refresh", payload=Refresh, retry=RETRY)
 
 
@@ -104,4 +105,12 @@ async def start_again(what: Refresh, ctx: Context) -> dict[str, Any]:
     return await control.start_again(what, ctx)
 
 
-ALL = (ingestion, purge, forget, repair, refresh)
+@optimize.step
+async def build(what: Optimize, ctx: Context) -> dict[str, Any]:
+    """Make searching a large edition faster, where the store can."""
+    from penstock.pipelines.ingestion.index import index_for
+
+    return {"edition": what.edition, "built": await index_for(ctx.engine).optimize(what.edition, what.dimension)}
+
+
+ALL = (ingestion, purge, forget, repair, refresh, optimize)

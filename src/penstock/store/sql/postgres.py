@@ -11,7 +11,7 @@ import contextlib
 import functools
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
@@ -173,6 +173,15 @@ class PostgresStore(Reading):
     def _tell(self, hints: set[str]) -> None:
         for listener in list(self._listeners):
             listener(set(hints))
+
+    @contextlib.asynccontextmanager
+    async def apart(self) -> AsyncIterator[Any]:
+        """A connection of one's own, outside of all transactions, for what takes minutes."""
+        connection = await connect(self._dsn, known=True)
+        try:
+            yield connection
+        finally:
+            await quietly_close(connection)
 
     def keeper(self) -> PostgresKeeper:
         return PostgresKeeper(self._dsn, self._time)

@@ -34,14 +34,14 @@ def closeness(question: str, texts: Sequence[str]) -> list[float]:
     vectors = word_vectors()
     kept = set(asked(question).words)
     told = " ".join(word for word in words_of(question) if word.lower() in kept)
-    tokens = np.unique(vectors._tokens(told)) if told else np.empty(0, np.uint16)
+    tokens = np.unique(vectors.tokens(told)) if told else np.empty(0, np.uint16)
     if not len(tokens):
         return [0.0] * len(texts)
     # Each word that the texts have is compared once; then a text is looked up. Not by BLAS, whose threads spin while
     # they wait for each other, and take many times as long on a busy machine.
-    read = [vectors._tokens(text)[:MOST_TOKENS] for text in texts]
+    read = [vectors.tokens(text)[:MOST_TOKENS] for text in texts]
     distinct, places = np.unique(np.concatenate(read), return_inverse=True)
-    similar = np.einsum("ij,kj->ik", _unit(vectors._table[distinct]), _unit(vectors._table[tokens]))
+    similar = np.einsum("ij,kj->ik", _unit(vectors.table[distinct]), _unit(vectors.table[tokens]))
     ends = np.cumsum([len(each) for each in read])[:-1]
     passages = [_passages(similar[each]) for each in np.split(places, ends)]
     common = np.stack([each.max(axis=0) for each in passages]).mean(axis=0)

@@ -29,6 +29,9 @@ class Index(Protocol):
     """Statements join the caller's transaction; nothing is written here. Where a chunk's vector or text changes, or is
     removed, the edition's generation must rise with it, or searches go on with what they have in memory."""
 
+    optimizes: bool
+    """Whether `optimize` can do anything."""
+
     async def prepare(self) -> None:
         """See to it that the database can hold an index, or say what is missing."""
         ...

@@ -35,6 +35,9 @@ LEAST_BROAD, BROADEST = 100, 1000
 """Neighbours that an index of them looks at before it answers: the more, the fewer are missed."""
 
 CONNECTING = 10.0
+BUILDING = 6 * 3600.0
+"""Seconds that building an index of neighbours may take."""
+
 _BUILDERS = 7303
 """Advisory lock: of two who build the same index, one."""
 
@@ -52,6 +55,8 @@ _known: weakref.WeakKeyDictionary[Any, _Known] = weakref.WeakKeyDictionary()
 
 
 class PostgresIndex:
+    optimizes = True
+
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._known = _known.setdefault(engine.store, _Known())
@@ -229,10 +234,7 @@ class PostgresIndex:
         operators = self._of_vector("vector_ip_ops" if dimension <= WHOLE else "halfvec_ip_ops")
         store: Any = self._engine.store
         try:
-            connection = await asyncpg.connect(
-                store._dsn, timeout=CONNECTING, server_settings={"application_name": "penstock"}
-            )
-            try:
+            async with store.apart() as connection:
                 if not await connection.fetchval("SELECT pg_try_advisory_lock($1, $2)", _BUILDERS, edition):
                     return False
                 whole = await self._neighbours(edition)
@@ -243,10 +245,9 @@ class PostgresIndex:
                     await connection.execute(f"DROP INDEX IF EXISTS kb{edition}_near")
                 await connection.execute(
                     f"CREATE INDEX CONCURRENTLY kb{edition}_near ON kb{edition}_index"
-                    f" USING hnsw (({embedding}) {operators})"
+                    f" USING hnsw (({embedding}) {operators})",
+                    timeout=BUILDING,
                 )
-            finally:
-                connection.terminate()
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise StoreError(
                 f"{store.url}: the index of neighbours of edition {edition} was not built: {error}"

@@ -25,6 +25,8 @@ _matrices = Matrices()
 class SqliteIndex:
     """`store` is whom the vectors in memory belong to; `memory` is how many bytes they may take."""
 
+    optimizes = False
+
     def __init__(self, reads: Reads, store: Any, *, memory: int) -> None:
         self._reads = reads
         self._store = store
