@@ -43,6 +43,7 @@ async def home(here: Room, state: str = "succeeded") -> None:
 async def looked_after(here: Room) -> None:
     for _ in range(3):
         here.clock.at += 60
+        await here.app.engine.sweep()
         await here.advance(longest=0.5)
 
 
@@ -248,4 +249,3 @@ async def test_a_document_that_changes_while_it_is_staged_leaves_nothing_behind(
         pieces = 1 + len(expected[how])
         assert told.counters["chunks_seen"] == told.counters["chunks_processed"] == pieces
         assert told.counters["docs_seen"] == len(whole)
-

@@ -1,4 +1,5 @@
-"""What people ask of a knowledge base: start, pause, resume, cancel, rebuild, refresh, forget; and what they are told."""
+"""What people ask of a knowledge base: start, pause, resume, cancel, rebuild, refresh, forget; and what they are told
+of it."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 
 from penstock import Conflict, NotFound
 from penstock.engine.engine import Retention
-from penstock.engine.errors import InvalidRequest, Permanent, Transient
+from penstock.engine.errors import InvalidRequest, Permanent
 from penstock.pipelines.ingestion import bases, control, planning, searching
 from penstock.pipelines.ingestion.control import cron_of
 from penstock.pipelines.ingestion.model import Configuration
@@ -88,11 +89,26 @@ async def test_knowledge_bases_that_are_made_at_the_same_moment_do_not_meet(stor
         assert all([await here.whole(f"kb{number}") == {"a": ["apple"]} for number in range(5)])
 
 
+@in_a_loop
+async def test_a_worker_with_many_runs_keeps_the_sources_open_that_are_read(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.pipelines.ingestion.living._MOST_KEPT", 1)
+    async with room(file, tmp_path) as here:
+        for number in range(20):
+            here.shelf.put(f"{number:02}", f"apple {number}")
+        jobs = [(await control.start(here.app, f"kb{number}", configured())).job_id for number in range(4)]
+        await asyncio.gather(*(here.app.engine.advance(job) for job in jobs))
+        await here.advance()
+        assert [(await here.told(job)).status for job in jobs] == ["completed"] * 4
+        assert all(wait < 1 for wait in here.waits), "no tick has failed"
+
+
 @pytest.mark.parametrize(
     ("told", "difference"),
     [
         ({"model": "other words"}, "model is words, not other words"),
-        ({"embedder": "hashing"}, "embedder is scripted, not hashing"),
+        ({"embedder": "local"}, "embedder is scripted, not local"),
         ({"chunker": "backwards"}, "chunker is paragraphs, not backwards"),
         ({"size": 50}, "chunk size is 100, not 50"),
     ],
@@ -101,8 +117,6 @@ async def test_knowledge_bases_that_are_made_at_the_same_moment_do_not_meet(stor
 async def test_another_chunker_or_embedder_is_refused_with_what_differs(
     tmp_path: Path, told: dict[str, Any], difference: str
 ) -> None:
-    from tests.support import ingestion_library as _  # brings `hashing`
-
     async with room(f"sqlite:///{tmp_path}/room.db", tmp_path) as here:
         here.shelf.put("a", "apple")
         await here.fill()
@@ -172,7 +186,9 @@ async def test_a_rebuild_that_fails_is_left_behind_by_the_next_run_and_one_that_
 
 
 @in_a_loop
-async def test_cancel_leaves_what_earlier_runs_wrote_and_takes_all_that_this_one_did(store: str, tmp_path: Path) -> None:
+async def test_cancel_leaves_what_earlier_runs_wrote_and_takes_all_that_this_one_did(
+    store: str, tmp_path: Path
+) -> None:
     async with room(store, tmp_path, group=2) as here:
         here.shelf.put("a", "apple", "shared")
         here.shelf.put("b", "pear")
@@ -354,7 +370,9 @@ def _breaking_at(word: str) -> Any:
 
 
 @in_a_loop
-async def test_errors_that_were_taken_up_are_listed_again_when_that_run_is_cancelled(store: str, tmp_path: Path) -> None:
+async def test_errors_that_were_taken_up_are_listed_again_when_that_run_is_cancelled(
+    store: str, tmp_path: Path
+) -> None:
     async with room(store, tmp_path, group=2) as here:
         SCRIPT.refuses = {"poison"}
         here.shelf.put("a", "apple", "poison 1", "shared")

@@ -64,7 +64,10 @@ async def test_what_has_not_changed_is_neither_read_nor_embedded_nor_written(sto
         here.shelf.loads.clear()
         again = await here.fill()
         assert again.status == "completed"
-        assert {name: count for name, count in again.counters.items() if count} == {"docs_seen": 30, "docs_unchanged": 30}
+        assert {name: count for name, count in again.counters.items() if count} == {
+            "docs_seen": 30,
+            "docs_unchanged": 30,
+        }
         assert SCRIPT.asked == [] and here.shelf.loads == []
         assert await here.whole() == before
         assert writes.to("kb_documents") == 1 and writes.to("kb_chunks") == writes.to("kb_pieces") == 0
@@ -280,6 +283,16 @@ async def test_a_text_that_the_embedder_refuses_costs_the_others_nothing(store: 
 
 
 @in_a_loop
+async def test_vectors_of_the_wrong_length_are_nobodys_fault_but_the_embedders(file: str, tmp_path: Path) -> None:
+    async with room(file, tmp_path) as here:
+        here.shelf.put("a", *(f"apple {number}" for number in range(4)))
+        SCRIPT.length = 3
+        told = await here.fill()
+        assert told.status == "failed" and "gave 4 × 3 numbers for 4 texts, not 4 × 8" in (told.last_error or "")
+        assert SCRIPT.calls == 1, "nobody looks for the culprit among the texts"
+
+
+@in_a_loop
 async def test_an_embedder_that_does_not_answer_is_asked_three_times_and_then_its_chunks_are_listed(
     file: str, tmp_path: Path
 ) -> None:
@@ -430,7 +443,9 @@ async def test_a_run_of_which_nothing_could_be_indexed_has_failed_and_begins_ane
 async def test_hostile_documents_are_indexed_like_any_other(store: str, tmp_path: Path) -> None:
     async with room(store, tmp_path) as here:
         bad = "\x00 \udcff 'quoted'; DROP TABLE kb_chunks; -- \U0001f600 "
-        here.shelf.books["a"] = Document("a", f"title {bad}", f"apple {bad}", metadata={"who": bad, bad: [bad, {"x": bad}]})
+        here.shelf.books["a"] = Document(
+            "a", f"title {bad}", f"apple {bad}", metadata={"who": bad, bad: [bad, {"x": bad}]}
+        )
         here.shelf.put("b", ":v0 %s {} $1 pear")
         told = await here.fill()
         assert (told.status, told.errors) == ("completed", 0), told.last_error

@@ -265,7 +265,8 @@ async def test_a_search_gives_as_many_as_asked_in_the_same_order_every_time(
 
 HOSTILE = [
     "'; DROP TABLE kb_chunks; --", '"', '""" NEAR(a b) *', "apple*", "AND OR NOT", "col:apple ^apple -apple", "(", "\\",
-    "\x00apple", "apple \udcff", "\U0001f600", "%", "$1 :v0 ?", "a" * 20_000, "apple " * 3000, "\u202e\u0301", "<->", "& | !",
+    "\x00apple", "apple \udcff", "\U0001f600", "%", "$1 :v0 ?", "a" * 20_000, "apple " * 3000, "\u202e\u0301",
+    "<->", "& | !",
 ]  # fmt: skip
 
 

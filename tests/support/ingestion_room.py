@@ -3,9 +3,10 @@ runs by itself: `advance` moves whatever is due, and time passes from one due jo
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,9 +38,6 @@ from penstock.remote.protocol import Collected, Order
 from tests.support.house import HandClock
 from tests.support.provider import Provider
 
-embedders.EMBEDDERS["scripted"] = "tests.support.ingestion_room:scripted"
-sources.SOURCES["shelf"] = "tests.support.ingestion_room:shelf"
-
 DIMENSION = 8
 
 
@@ -49,8 +47,27 @@ def paragraphs(document: Document, spec: ChunkerSpec) -> list[Chunk]:
     return [Chunk(text, {"start": place}) for place, text in enumerate(texts)]
 
 
-chunking.CHUNKERS["paragraphs"] = paragraphs
-chunking.CHUNKERS["backwards"] = lambda document, spec: paragraphs(document, spec)[::-1]
+def backwards(document: Document, spec: ChunkerSpec) -> list[Chunk]:
+    return paragraphs(document, spec)[::-1]
+
+
+@contextmanager
+def known_parts() -> Iterator[None]:
+    """What the room is furnished with can be named like what comes with Penstock, as long as it is open."""
+    furniture: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        (chunking.CHUNKERS, {"paragraphs": paragraphs, "backwards": backwards}),
+        (embedders.EMBEDDERS, {"scripted": f"{__name__}:scripted"}),
+        (sources.SOURCES, {"shelf": f"{__name__}:shelf"}),
+    ]
+    for known, ours in furniture:
+        known.update(ours)
+    try:
+        yield
+    finally:
+        for known, ours in furniture:
+            for name in ours:
+                known.pop(name, None)
+
 
 Loads = str | Document | None | Exception | Callable[[], Any]
 
@@ -67,18 +84,18 @@ class Script:
     always: Exception | None = None
     before: Callable[[Sequence[str]], Awaitable[None]] | None = None
     at_once: int = 4
+    length: int | None = None
 
 
 @dataclass
 class Shelf:
-    """Documents by their names: a text, or what is raised instead. Its fingerprint is that of the text, unless another is
-    said."""
+    """Documents by their names: a text, or what is raised instead. The fingerprint is that of the text, unless another
+    is said."""
 
     books: dict[str, Loads] = field(default_factory=dict)
     fingerprints: dict[str, str | None] = field(default_factory=dict)
     loads: list[str] = field(default_factory=list)
     metadata: dict[str, dict[str, Any]] = field(default_factory=dict)
-    closed: int = 0
 
     def put(self, name: str, *paragraphs: str) -> None:
         self.books[name] = "\n\n".join(paragraphs)
@@ -94,6 +111,7 @@ SHELVES: dict[str, Shelf] = {}
 class ShelfSource:
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
+        self._closed = False
 
     async def entries(self, cursor: str | None) -> AsyncIterator[Entry]:
         for name in sorted(self._shelf.books):
@@ -103,6 +121,9 @@ class ShelfSource:
     async def load(self, entry: Entry, known: Known | None) -> Loaded:
         shelf = self._shelf
         shelf.loads.append(entry.uri)
+        await asyncio.sleep(0)
+        if self._closed:
+            raise ValueError("the shelf was taken away while it was read")
         book = shelf.books.get(entry.uri)
         if callable(book):
             book = book()
@@ -126,7 +147,7 @@ class ShelfSource:
         return len(self._shelf.books)
 
     async def close(self) -> None:
-        self._shelf.closed += 1
+        self._closed = True
 
 
 def shelf(options: Mapping[str, Any], tools: Tools) -> ShelfSource:
@@ -153,7 +174,7 @@ class Scripted:
             if refused(text):
                 raise Permanent(f"{refused(text)} is not embedded here")
         SCRIPT.asked += texts
-        return np.stack([vector(text, self.dimension) for text in texts])
+        return np.stack([vector(text, SCRIPT.length or self.dimension) for text in texts])
 
     async def embed_query(self, text: str, engine: Any) -> Any:
         return vector(text, self.dimension)[None, :]
@@ -364,11 +385,12 @@ async def room(
     at, slow = clock or HandClock(), Slow()
     app = Penstock(workflows=ALL, store=store, clock=at, remotes=[slow])
     settings = Settings.model_validate({"home": home, "ingestion": {"batch": 4, "group": 4, **ingestion}})
-    await app.open(settings=settings)
-    try:
-        yield Room(app, at, slow)
-    finally:
-        await app.close()
+    with known_parts():
+        await app.open(settings=settings)
+        try:
+            yield Room(app, at, slow)
+        finally:
+            await app.close()
 
 
 __all__ = ["DIMENSION", "SCRIPT", "SHELVES", "Room", "Shelf", "StepError", "configured", "room", "vector"]

@@ -25,7 +25,9 @@ INDEX = b"""<sitemapindex><sitemap><loc>http://example.com/one.xml</loc></sitema
 
 
 @pytest.mark.parametrize(
-    "body", [PAGES, gzip.compress(PAGES), PAGES.decode().replace("UTF-8", "UTF-16").encode("utf-16")]
+    "body",
+    [PAGES, gzip.compress(PAGES, mtime=0), PAGES.decode().replace("UTF-8", "UTF-16").encode("utf-16")],
+    ids=["plain", "gzip", "utf-16"],
 )
 def test_pages_are_read_and_pictures_are_not(body: bytes) -> None:
     assert parsed(body) == Sitemap(pages=("http://example.com/a?x=1&y=2", "http://example.com/b"))
@@ -56,9 +58,10 @@ OUTSIDE = b"""<!DOCTYPE urlset SYSTEM "http://127.0.0.1/x.dtd"><urlset/>"""
         (b"<html><body>Not found</body></html>", "'html'"),
         (b"<?xml version='1.0' encoding='nonsense'?><urlset/>", "well-formed|encoding"),
         (b"<urlset>" + b"<a>" * 100, "nested"),
-        (gzip.compress(PAGES)[:40] + b"nonsense nonsense", "damaged|well-formed"),
-        (gzip.compress(b"<" + b" " * (web_sitemap.LARGEST + 10)), "larger"),
+        (gzip.compress(PAGES, mtime=0)[:40] + b"nonsense nonsense", "damaged|well-formed"),
+        (gzip.compress(b"<" + b" " * (web_sitemap.LARGEST + 10), mtime=0), "larger"),
     ],
+    ids=["laughs", "outside", "entity", "cut off", "a page", "encoding", "nested", "damaged", "large"],
 )
 def test_what_is_no_sitemap_is_refused_with_the_reason(body: bytes, word: str) -> None:
     with pytest.raises(BadSitemap, match=word):

@@ -162,9 +162,7 @@ async def _group(work: Work, ctx: Context, rows: Sequence[Staged], result: Embed
     places = {n: (source, uri) for n, (source, uri, _) in documents.items()}
     statements: list[Any] = [
         *placed.statements,
-        *writing.refusals(
-            work.edition, work.run, pieces, refused, places, attempts=1, ids=ctx.engine.new_id, now=now
-        ),
+        *writing.refusals(work.edition, work.run, pieces, refused, places, attempts=1, ids=ctx.engine.new_id, now=now),
         *_wholes(work, rows, documents, counters, now),
         (
             "DELETE FROM kb_staged WHERE run = :run AND n BETWEEN :first AND :last",

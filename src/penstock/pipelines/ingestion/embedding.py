@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock.engine.context import Context
-from penstock.engine.errors import Permanent
+from penstock.engine.errors import InvalidConfiguration, Permanent
 from penstock.pipelines.ingestion.plugins import Embedder, Vectors
 
 
@@ -50,7 +50,8 @@ async def _embed(embedder: Embedder, hashes: Sequence[str], texts: dict[str, str
 def check_vectors(embedder: Embedder, vectors: Vectors, count: int) -> None:
     """As many as there are texts, of the length that the knowledge base is pinned to, and numbers all of them."""
     if vectors.shape != (count, embedder.dimension):
-        raise Permanent(
+        # No text's fault: nobody is to look for the culprit among them.
+        raise InvalidConfiguration(
             f"the embedder {embedder.name} gave {' × '.join(map(str, vectors.shape))} numbers for {count} texts, not"
             f" {count} × {embedder.dimension}"
         )

@@ -26,6 +26,7 @@ AHEAD = 500
 """Entries that are looked up at once."""
 
 _MOST_KEPT = 8
+"""Open sources of runs between two ticks."""
 
 
 class FoundAddresses:
@@ -69,6 +70,8 @@ class Living:
     reading: asyncio.Task[None] | None = None
     """What was read before its turn, or is."""
     done: bool = False
+    at_work: bool = True
+    """Whether a tick uses it now."""
 
     async def next(self, ctx: Context) -> tuple[Entry, Held | None] | None:
         if not self.ahead:
@@ -163,6 +166,7 @@ async def living(work: Work, ctx: Context) -> Living:
     kept = _kept.setdefault(asyncio.get_running_loop(), {})
     found = kept.get(work.run)
     if found is not None and (found.number, found.cursor, found.edition) == (work.source, work.cursor, work.edition):
+        found.at_work = True
         return found
     await let_go(work.run)
     spec = work.ask.config.sources[work.source]
@@ -170,7 +174,8 @@ async def living(work: Work, ctx: Context) -> Living:
     entries = failed_entries(work, ctx.engine) if work.ask.errors_only else source.entries(work.cursor)
     made = Living(source, work.edition, source_key(spec), work.source, work.cursor, entries)
     kept[work.run] = made
-    for run in list(islice(kept, max(0, len(kept) - _MOST_KEPT))):
+    resting = [run for run, each in kept.items() if not each.at_work]
+    for run in resting[: max(0, len(kept) - _MOST_KEPT)]:
         await let_go(run)
     return made
 
@@ -184,6 +189,7 @@ async def at_rest(run: str) -> None:
     """A tick is over, and nobody knows when the next begins."""
     found = _kept.get(asyncio.get_running_loop(), {}).get(run)
     if found is not None:
+        found.at_work = False
         await found.forget_read()
 
 

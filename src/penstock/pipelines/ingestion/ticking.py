@@ -269,8 +269,6 @@ class Tick:
             self.work.error = said(next(iter(result.refused.values())))
         return result
 
-
-
     def _move_part(self, group: Group, own: Counters) -> None:
         """Which document the run is in the middle of once this group is durable, and what that has counted."""
         last = group.pieces[-1] if group.pieces else None
