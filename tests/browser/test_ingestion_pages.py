@@ -37,7 +37,7 @@ PLACES = {
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("knowledge")
-    with served(folder, app="tests.support.ingestion_show:app", environ=ingestion_show.ENVIRON) as up:
+    with served(folder, app=ingestion_show.APP, environ=ingestion_show.ENVIRON) as up:
         ingestion_show.fill(up)
         yield up
 

@@ -11,8 +11,8 @@ import pytest
 from penstock.engine.errors import Permanent
 from penstock.pipelines.ingestion import collecting, control
 from penstock.pipelines.ingestion.ticking import Tick
-from tests.support.house import HandClock, in_a_loop
-from tests.support.ingestion_room import SCRIPT, Room, room
+from tests.support.house import in_a_loop
+from tests.support.ingestion_room import SCRIPT, Room, RoomClock, room
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -86,17 +86,17 @@ async def test_chunks_wait_as_rows_and_are_indexed_when_their_batch_has_come(sto
 
 @in_a_loop
 async def test_a_batch_is_paid_once_through_pauses_and_restarts_in_the_middle_of_it(
-    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = HandClock()
-    async with room(store, tmp_path, clock=clock, group=2) as here:
+    clock = RoomClock()
+    async with room(file, tmp_path, clock=clock, group=2) as here:
         for number in range(5):
             here.shelf.put(f"{number}", f"apple {number}", f"pear {number}")
         await asked_for(here)
         await control.pause(here.app, await here.run())
         assert (await here.told()).status == "paused"
         works, given = here.slow.works, here.slow.given
-    async with room(store, tmp_path, clock=clock, fresh=False, group=2) as here:
+    async with room(file, tmp_path, clock=clock, fresh=False, group=2) as here:
         here.slow.works, here.slow.given = works, given
         await control.resume(here.app, await here.run())
         group = collecting._group
@@ -188,8 +188,8 @@ async def test_a_batch_that_fails_is_asked_for_again_and_then_the_run_has_failed
 
 
 @in_a_loop
-async def test_cancel_while_a_batch_is_out_stops_it_and_leaves_nothing(store: str, tmp_path: Path) -> None:
-    async with room(store, tmp_path) as here:
+async def test_cancel_while_a_batch_is_out_stops_it_and_leaves_nothing(file: str, tmp_path: Path) -> None:
+    async with room(file, tmp_path) as here:
         here.shelf.put("a", "apple")
         await here.fill()
         before = await here.whole()

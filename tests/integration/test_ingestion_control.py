@@ -16,8 +16,8 @@ from penstock.engine.errors import InvalidRequest, Permanent
 from penstock.pipelines.ingestion import bases, control, planning, searching
 from penstock.pipelines.ingestion.control import cron_of
 from penstock.pipelines.ingestion.model import Configuration
-from tests.support.house import HandClock, in_a_loop
-from tests.support.ingestion_room import SCRIPT, SHELVES, Room, Shelf, configured, room
+from tests.support.house import in_a_loop
+from tests.support.ingestion_room import SCRIPT, SHELVES, Room, RoomClock, Shelf, configured, room
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -161,9 +161,9 @@ async def test_a_rebuild_makes_a_new_edition_beside_the_one_that_is_searched(sto
 
 @in_a_loop
 async def test_a_rebuild_that_fails_is_left_behind_by_the_next_run_and_one_that_is_cancelled_at_once(
-    store: str, tmp_path: Path
+    file: str, tmp_path: Path
 ) -> None:
-    async with room(store, tmp_path) as here:
+    async with room(file, tmp_path) as here:
         here.shelf.put("a", "apple")
         await here.fill()
         first = await here.edition()
@@ -236,11 +236,11 @@ async def test_what_a_cancelled_run_hid_is_back_at_once_however_much_there_is_to
 
 @in_a_loop
 async def test_a_first_run_that_is_cancelled_leaves_nothing_however_large_its_edition_was(
-    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.pipelines.ingestion.removing.SLICE", 1)
     monkeypatch.setattr("penstock.pipelines.ingestion.finishing.AT_ONCE", 0.0)
-    async with room(store, tmp_path) as here:
+    async with room(file, tmp_path) as here:
         for number in range(12):
             here.shelf.put(f"{number:02}", f"apple {number}")
         asks(here, "apple 11", control.cancel)
@@ -331,9 +331,9 @@ async def test_what_a_failed_run_hid_is_not_removed_behind_the_run_before_it(sto
 
 @in_a_loop
 async def test_what_a_failed_run_left_is_taken_over_by_the_next_and_the_old_one_cannot_come_back(
-    store: str, tmp_path: Path
+    file: str, tmp_path: Path
 ) -> None:
-    async with room(store, tmp_path, group=1, batch=1) as here:
+    async with room(file, tmp_path, group=1, batch=1) as here:
         here.shelf.put("a", "apple")
         await here.fill()
         here.shelf.put("a", "new apple")
@@ -398,7 +398,7 @@ async def test_errors_that_were_taken_up_are_listed_again_when_that_run_is_cance
 
 @in_a_loop
 async def test_a_pause_survives_a_restart_and_every_state_has_its_word(file: str, tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = RoomClock()
     async with room(file, tmp_path, clock=clock, group=1) as here:
         for number in range(4):
             here.shelf.put(f"{number}", f"apple {number}")
@@ -632,8 +632,8 @@ def test_every_so_often_is_a_cron_expression_or_refused(seconds: float, cron: st
 
 
 @in_a_loop
-async def test_tenants_with_knowledge_bases_of_the_same_name_never_meet(store: str, tmp_path: Path) -> None:
-    async with room(store, tmp_path) as here:
+async def test_tenants_with_knowledge_bases_of_the_same_name_never_meet(file: str, tmp_path: Path) -> None:
+    async with room(file, tmp_path) as here:
         other = SHELVES.setdefault("two", Shelf())
         here.shelf.put("a", "apple", "shared")
         other.put("a", "pear", "shared")

@@ -59,8 +59,10 @@ class Endless:
     async def close(self) -> None: ...
 
 
-embedders.EMBEDDERS["mute"] = f"{__name__}:Mute"
-sources.SOURCES["endless"] = f"{__name__}:Endless"
+@pytest.fixture(autouse=True)
+def _kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(embedders.EMBEDDERS, "mute", f"{__name__}:Mute")
+    monkeypatch.setitem(sources.SOURCES, "endless", f"{__name__}:Endless")
 
 
 def written(folder: Path, notes: Mapping[str, str] = NOTES) -> Path:

@@ -251,8 +251,8 @@ async def test_what_an_earlier_run_could_not_load_is_no_error_any_more_once_a_ru
 
 
 @in_a_loop
-async def test_a_text_that_the_embedder_refuses_costs_the_others_nothing(store: str, tmp_path: Path) -> None:
-    async with room(store, tmp_path, group=8) as here:
+async def test_a_text_that_the_embedder_refuses_costs_the_others_nothing(file: str, tmp_path: Path) -> None:
+    async with room(file, tmp_path, group=8) as here:
         SCRIPT.at_once = 8
         SCRIPT.refuses = {"poison"}
         here.shelf.put("a", *[f"apple {number}" for number in range(5)], "poison", "pear")
@@ -330,9 +330,9 @@ async def test_a_source_that_does_not_answer_is_asked_three_times_and_then_the_d
 
 @in_a_loop
 async def test_a_run_that_embeds_nothing_three_times_in_a_row_fails_and_goes_on_where_it_was(
-    store: str, tmp_path: Path
+    file: str, tmp_path: Path
 ) -> None:
-    async with room(store, tmp_path) as here:
+    async with room(file, tmp_path) as here:
         for number in range(5):
             here.shelf.put(f"{number}", *[f"apple {number} {place}" for place in range(4)])
         SCRIPT.always = Transient("nobody there")

@@ -27,8 +27,6 @@ from penstock.pipelines.ingestion.verifying import verify
 from penstock.pipelines.ingestion.workflow import ALL
 from penstock.store.protocol import Commit, Op, unwrapped
 
-embedders.EMBEDDERS["hashing"] = "tests.support.ingestion_library:Hashing"
-
 DIMENSION = 16
 LEASE = 0.1
 
@@ -87,10 +85,14 @@ class _Opened:
         self._home = home
 
     async def __aenter__(self) -> Penstock:
+        self._first = embedders.EMBEDDERS.setdefault("hashing", "") == ""
+        embedders.EMBEDDERS["hashing"] = "tests.support.ingestion_library:Hashing"
         return await self._app.open(settings=settings(self._home))
 
     async def __aexit__(self, *_: object) -> None:
         await self._app.close()
+        if self._first:
+            del embedders.EMBEDDERS["hashing"]
 
 
 async def contents(app: Penstock, base: str = "library") -> dict[str, Any]:

@@ -35,7 +35,7 @@ from penstock.pipelines.ingestion.status import Status
 from penstock.pipelines.ingestion.verifying import Verified
 from penstock.pipelines.ingestion.workflow import ALL
 from penstock.remote.protocol import Collected, Order
-from tests.support.house import HandClock
+from tests.support.house import START
 from tests.support.provider import Provider
 
 DIMENSION = 8
@@ -243,10 +243,45 @@ def vector(text: str, dimension: int = DIMENSION) -> Any:
     return numbers / np.linalg.norm(numbers)
 
 
+class RoomClock:
+    """Time stands still until a test moves it; who sleeps is woken then, and costs nothing before."""
+
+    def __init__(self) -> None:
+        self._at = START
+        self._sleepers: dict[asyncio.Future[None], float] = {}
+
+    @property
+    def at(self) -> float:
+        return self._at
+
+    @at.setter
+    def at(self, at: float) -> None:
+        self._at = at
+        for sleeper, due in self._sleepers.items():
+            if due <= at and not sleeper.done():
+                sleeper.set_result(None)
+
+    def now(self) -> float:
+        return self._at
+
+    def monotonic(self) -> float:
+        return self._at
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            return await asyncio.sleep(0)
+        sleeper = asyncio.get_running_loop().create_future()
+        self._sleepers[sleeper] = self._at + seconds
+        try:
+            await sleeper
+        finally:
+            del self._sleepers[sleeper]
+
+
 class Room:
     """`tables` answers a question to the database; the rest is what people do."""
 
-    def __init__(self, app: Penstock, clock: HandClock, slow: Slow) -> None:
+    def __init__(self, app: Penstock, clock: RoomClock, slow: Slow) -> None:
         self.app, self.clock, self.slow = app, clock, slow
         self.shelf = SHELVES.setdefault("one", Shelf())
         self.waits: list[float] = []
@@ -376,13 +411,13 @@ def configured(
 
 @asynccontextmanager
 async def room(
-    store: str, home: Path, *, clock: HandClock | None = None, fresh: bool = True, **ingestion: Any
+    store: str, home: Path, *, clock: RoomClock | None = None, fresh: bool = True, **ingestion: Any
 ) -> AsyncIterator[Room]:
     """`fresh`: nothing is scripted and the shelves are empty; otherwise it is the room of before, opened again."""
     if fresh:
         SCRIPT.__init__()  # type: ignore[misc]
         SHELVES.clear()
-    at, slow = clock or HandClock(), Slow()
+    at, slow = clock or RoomClock(), Slow()
     app = Penstock(workflows=ALL, store=store, clock=at, remotes=[slow])
     settings = Settings.model_validate({"home": home, "ingestion": {"batch": 4, "group": 4, **ingestion}})
     with known_parts():

@@ -4,24 +4,16 @@ embedder, which can be told to wait."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock import Context, Penstock
-from penstock.config import Settings
-from penstock.pipelines.ingestion import embedders
-from penstock.pipelines.ingestion.embedders.local import LocalEmbedder
-from penstock.pipelines.ingestion.model import EmbedderSpec
-from penstock.pipelines.ingestion.plugins import Vectors
 from penstock.pipelines.ingestion.samples import make_corpus, make_pdfs, make_site
+from tests.support.ingestion_hold import HOLD
 from tests.support.served import Served
 
-HOLD = "hold"
-"""The file that makes the embedder wait: its last word is how many texts pass it first."""
+APP = "tests.support.ingestion_patient:app"
 
 ENVIRON = {"PENSTOCK_INGESTION__GROUP": "4"}
 
@@ -31,32 +23,6 @@ FILM = (
     (131, "Now you hear the water. The gauge should rise to four bar and stay there."),
     (3725, "That is all for today. Close the hatch, and write the reading into the book."),
 )
-
-app = Penstock()
-"""What such a service runs: nothing but the pipelines that come with Penstock."""
-
-embedders.EMBEDDERS["local"] = "tests.support.ingestion_show:patient"
-_passed: Counter[str] = Counter()
-
-
-def patient(spec: EmbedderSpec, settings: Settings) -> Patient:
-    return Patient()
-
-
-class Patient(LocalEmbedder):
-    """The local embedder, but it waits while it is told to, so that a run stands still where a test wants it."""
-
-    async def embed(self, texts: Sequence[str], ctx: Context, key: str) -> Vectors:
-        while (told := await asyncio.to_thread(_told)) and _passed[told] >= int(told.split()[-1]):
-            await asyncio.sleep(0.02)
-        if told:
-            _passed[told] += len(texts)
-        return await super().embed(texts, ctx, key)
-
-
-def _told() -> str:
-    hold = Path(HOLD)
-    return hold.read_text() if hold.exists() else ""
 
 
 @contextmanager

@@ -70,6 +70,8 @@ class Living:
     reading: asyncio.Task[None] | None = None
     """What was read before its turn, or is."""
     done: bool = False
+    fresh: bool = True
+    """Nothing was taken from it yet."""
     at_work: bool = True
     """Whether a tick uses it now."""
 
@@ -85,6 +87,11 @@ class Living:
     def put_back(self, taken: tuple[Entry, Held | None], cursor: str) -> None:
         self.ahead.appendleft(taken)
         self.cursor = cursor
+
+    @property
+    def finds_its_way(self) -> bool:
+        """Whether what it gives leads on to more: then it is not at its end before it was asked anew."""
+        return hasattr(self.source, "seeds")
 
     @property
     def reads_ahead(self) -> bool:

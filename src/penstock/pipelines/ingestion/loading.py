@@ -78,7 +78,8 @@ class Loader:
         batch, ctx = self.batch, self._ctx
         until = ctx.now() + LOAD_SECONDS
         size, docs = ctx.settings.ingestion.batch, 0
-        while docs < size and self._fits() and ctx.now() < until and not ctx.halted:
+        # One at least, however slow the source is.
+        while docs < size and self._fits() and (not batch.seen or ctx.now() < until) and not ctx.halted:
             taken = await self._source.next(ctx)
             if taken is None:
                 batch.more = False

@@ -121,9 +121,10 @@ class Tick:
         work.batch += bool(batch.seen)
         if not batch.more:
             await let_go(work.run)
-            # What was found on the way is looked at before the next source.
-            if not any(each.found for each in batch.seen):
+            # What was found on the way, in this batch or one before, is looked at before the next source.
+            if not source.finds_its_way or (source.fresh and not batch.seen):
                 await self._source_done(source)
+        source.fresh = False
         waiting = work.staging.next - work.staging.first
         return work.source < len(work.ask.config.sources) and waiting < BATCH_TEXTS
 
