@@ -215,7 +215,7 @@ async def test_what_a_cancelled_run_hid_is_back_at_once_however_much_there_is_to
 ) -> None:
     monkeypatch.setattr("penstock.pipelines.ingestion.removing.SLICE", 2)
     monkeypatch.setattr("penstock.pipelines.ingestion.finishing.AT_ONCE", 0.0)
-    async with room(file, tmp_path) as here:
+    async with room(file, tmp_path, batch=1) as here:
         here.shelf.put("a", *[f"old {number}" for number in range(5)])
         await here.fill()
         before = await here.whole()
@@ -302,6 +302,14 @@ async def test_a_run_that_failed_before_it_had_begun_is_the_same_run_when_it_is_
         assert (again.id, again.status) == (told.id, "completed")
         assert await here.tables("SELECT DISTINCT run FROM kb_documents") == [(told.id,)]
         assert (await here.told(again.job)).id == told.id
+        with monkeypatch.context() as locked:
+            locked.setattr("tests.support.ingestion_room.ShelfSource.count", count)
+            told = await here.fill()
+        await control.cancel(here.app, await here.run(told.id))
+        await here.advance()
+        again = await here.told(told.id)
+        assert (again.status, again.last_error) == ("not_started", "Canceled by user")
+        assert await here.whole() == {"a": ["apple"]}
 
 
 @in_a_loop

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from penstock import Conflict, Job, Penstock
 from penstock.engine.model import FINAL
 from penstock.pipelines.ingestion import control, finishing, status
+from penstock.pipelines.ingestion.bases import Run
 from penstock.pipelines.ingestion.samples import make_corpus
 from penstock.store.protocol import Commit, unwrapped
 from tests.support.ingestion_library import Hashing, configuration, contents, count_left, opened
@@ -79,40 +81,46 @@ def test_workers_that_are_killed_at_every_commit_fill_it_exactly_once(store: str
     asyncio.run(end())
 
 
-def test_a_run_that_is_paused_at_every_commit_is_as_if_it_had_not_been(store: str, tmp_path: Path) -> None:
+def test_a_run_that_is_paused_at_every_group_is_as_if_it_had_not_been(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = books(tmp_path / "books")
 
     async def main() -> None:
         Hashing.asked.clear()
         async with opened(store, tmp_path) as app:
-            commits = _Commits(app)
+            monkeypatch.setattr(Hashing, "turnstile", asyncio.Semaphore(0))
             job = (await control.start(app, "library", configuration(folder))).job_id
             run, pauses = await control.run_meant(app, "library"), 0
             async with app.worker():
-                while not (await app.job(job)).final:
-                    with suppress(Conflict):  # it may have ended in this moment
-                        await control.pause(app, run)
-                    now = await _resting(app, job)
-                    if now.final:
-                        break
-                    pauses += 1
-                    before = await status.status_of(app, run)
-                    assert before.status == "paused" and before.heartbeat_age is None
-                    next_one = asyncio.create_task(commits.more())
+                while not (now := await _let_through(app, run, job)).final:
+                    pauses += now.status == "paused"
+                    told = await status.status_of(app, run)
+                    assert told.status == "paused" and told.heartbeat_age is None
                     await control.resume(app, run)
-                    await next_one
             assert pauses >= 5
             assert len(Hashing.asked) == len(set(Hashing.asked)), "nothing is embedded twice"
+            monkeypatch.setattr(Hashing, "turnstile", None)
             assert await left_by(app, job) == await undisturbed(folder, tmp_path)
 
     asyncio.run(main())
 
 
-async def _resting(app: Penstock, job: str) -> Job:
-    async with asyncio.timeout(30):
-        while (now := await app.job(job)).status not in ("paused", *FINAL):
-            await asyncio.sleep(0.001)
-    return now
+async def _let_through(app: Penstock, run: Run, job: str) -> Job:
+    """Ask for a pause while a group is being embedded, and let it through; two, where the next one had begun."""
+    with suppress(Conflict):  # it may have ended in this moment
+        await control.pause(app, run)
+    turnstile = Hashing.turnstile
+    assert turnstile is not None
+    async with asyncio.timeout(60):
+        for turn in count():
+            now = await app.job(job)
+            if now.status in ("paused", *FINAL):
+                return now
+            if turn % 50 == 0 and turnstile.locked():
+                turnstile.release()
+            await asyncio.sleep(0.002)
+    raise AssertionError
 
 
 def test_a_run_that_is_cancelled_at_any_commit_leaves_nothing_and_takes_nothing(store: str, tmp_path: Path) -> None:

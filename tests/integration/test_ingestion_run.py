@@ -327,6 +327,23 @@ async def test_a_source_that_does_not_answer_is_asked_three_times_and_then_the_d
         assert (told.status, told.errors, told.counters["docs_seen"]) == ("completed", 1, 3)
         assert await here.whole() == {"a": ["apple"], "c": ["pear"]}
 
+        here.shelf.books = {"d": _locked(2)}
+        here.waits.clear()
+        SCRIPT.trouble = [Transient("nobody there") for _ in range(2)]
+        told = await here.fill()
+        assert here.waits == [4.0, 8.0, 4.0, 8.0], "what the source and the embedder do is counted apart"
+        assert (told.errors, (await here.whole())["d"]) == (0, ["fig"])
+
+
+def _locked(times: int) -> Any:
+    left = [times]
+
+    def loads() -> Any:
+        left[0] -= 1
+        return Transient("the shelf is locked") if left[0] >= 0 else "fig"
+
+    return loads
+
 
 @in_a_loop
 async def test_a_run_that_embeds_nothing_three_times_in_a_row_fails_and_goes_on_where_it_was(
@@ -353,6 +370,16 @@ async def test_a_run_that_embeds_nothing_three_times_in_a_row_fails_and_goes_on_
         await control.retry_errors(here.app, run)
         await here.advance()
         assert len(await here.whole()) == 5 and await here.count("kb_chunks") == 20
+
+
+@in_a_loop
+async def test_only_groups_in_a_row_make_a_run_fail(file: str, tmp_path: Path) -> None:
+    async with room(file, tmp_path) as here:
+        here.shelf.put("a", *(f"apple {number}" for number in range(16)))
+        away: list[Exception | None] = [Transient("nobody there") for _ in range(6)]
+        SCRIPT.trouble = [*away, None, *away[:3]]
+        told = await here.fill()
+        assert (told.status, told.counters["chunks_error"], told.errors) == ("completed", 12, 12)
 
 
 @in_a_loop

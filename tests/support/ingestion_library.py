@@ -38,11 +38,15 @@ class Hashing:
     model = "sha-256"
     at_once = 64
     asked: ClassVar[list[str]] = []
+    turnstile: ClassVar[asyncio.Semaphore | None] = None
+    """Where there is one, each call waits to be let through."""
 
     def __init__(self, spec: EmbedderSpec, settings: Settings) -> None:
         self.dimension = spec.dimension or DIMENSION
 
     async def embed(self, texts: Sequence[str], ctx: Any, key: str) -> Any:
+        if Hashing.turnstile is not None:
+            await Hashing.turnstile.acquire()
         Hashing.asked += texts
         return np.stack([self._one(text) for text in texts])
 

@@ -75,12 +75,12 @@ Loads = str | Document | None | Exception | Callable[[], Any]
 @dataclass
 class Script:
     """What the embedder does, and what it was asked. `refuses`: texts with one of these words; `trouble`: raised by the
-    next calls, one each; `before`: awaited in each call, with the texts."""
+    next calls, one each (None: nothing); `before`: awaited in each call, with the texts."""
 
     asked: list[str] = field(default_factory=list)
     calls: int = 0
     refuses: set[str] = field(default_factory=set)
-    trouble: list[Exception] = field(default_factory=list)
+    trouble: list[Exception | None] = field(default_factory=list)
     always: Exception | None = None
     before: Callable[[Sequence[str]], Awaitable[None]] | None = None
     at_once: int = 4
@@ -166,8 +166,9 @@ class Scripted:
         SCRIPT.calls += 1
         if SCRIPT.before is not None:
             await SCRIPT.before(texts)
-        if SCRIPT.trouble:
-            raise SCRIPT.trouble.pop(0)
+        trouble = SCRIPT.trouble.pop(0) if SCRIPT.trouble else None
+        if trouble is not None:
+            raise trouble
         if SCRIPT.always is not None:
             raise SCRIPT.always
         for text in texts:
