@@ -20,7 +20,7 @@ def change(page: Path, old: str, new: str) -> None:
 
 
 def write_notes(folder: Path, count: int) -> None:
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     for number in range(count):
         lines = (f"Line {line} of note {number}: {'nobody wanted this in there, ' * 12}and yet." for line in range(20))
         (folder / f"{number}.md").write_text("\n\n".join(lines))

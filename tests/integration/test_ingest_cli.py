@@ -101,7 +101,7 @@ def test_a_folder_is_filled_and_it_says_what_that_came_to(first: tuple[Desk, Sai
     desk, said, _ = first
     assert "No worker is alive: running the work in this process." in said.err
     assert "completed · 9/9 documents (100 %)" in said.err
-    assert f"documents  {PAGES + 1}: {PAGES} new, 1 failed" in said.out and "errors     1 error" in said.out
+    assert f"documents  {PAGES + 1}: {PAGES} new, 1 failed" in said.out and "errors     1\n" in said.out
     assert f"✗ docs has {PAGES} documents in" in said.err and "1 error: penstock ingest errors docs" in said.err
     assert "Try them again: penstock ingest resume docs --errors --wait" in said.err
     told = desk.run()
@@ -171,7 +171,8 @@ def test_a_file_of_questions_is_answered_line_by_line(first: tuple[Desk, Said, S
         ("status dcos", "there is no knowledge base or run 'dcos'; did you mean docs?"),
         ("search Docs x", "did you mean docs?"),
         ("runs zebra", "there is no knowledge base 'zebra'; there are: docs (`penstock ingest list`)"),
-        ("start zebra --wait", "there is no knowledge base 'zebra'"),
+        ("start zebra --wait", "'zebra': to make it, name a source, such as --markdown FOLDER; there are: docs"),
+        ("start docs --every 1y", "must be a length of time that divides a day, or a week: a number with m, h, d or w"),
         ("verify talks", "there is one of tenant acme: --tenant acme"),
         ("verify docs -t nobody", "there is one of tenant default: --tenant default"),
         ("pause docs", "is completed: it cannot be paused"),
@@ -194,8 +195,13 @@ def test_what_cannot_be_is_one_sentence(desk: Desk, command: str, told: str) -> 
 
 
 def test_wrong_sources_are_refused_before_there_is_a_store(empty: Desk) -> None:
-    empty.cli.file("here").mkdir()
+    for name in ("here", "bare"):
+        empty.cli.file(name).mkdir()
+    empty.cli.file("here/a.md").write_text("# A\n")
     for args, told in (
+        (("--markdown", "bare"), "--markdown: there is no .md, .markdown, .mdx or .txt file in bare or below it"),
+        (("--pdf", "here"), "--pdf: there is no .pdf file in here or below it"),
+        (("--subtitles", "here"), "--subtitles: there is no .vtt, .srt or .sbv file in here"),
         (("--markdown", "nowhere"), "--markdown: there is no folder or file nowhere"),
         (("--pdf", "here/a.pdf"), "--pdf: there is no folder or file here/a.pdf"),
         (("--markdown", "https://example.org/"), "is an address, not a folder or a file: --website reads sites"),
@@ -265,7 +271,7 @@ def test_what_is_said_is_laid_over_what_is_kept() -> None:
 def test_a_plan_makes_no_store_and_says_how_to_go_on(empty: Desk) -> None:
     settled(empty.cli.folder)
     said = empty("plan", "docs", "--markdown", "site", "--size", "200")
-    assert f"documents  {PAGES} (1 unreadable)" in said.out and "money      nothing" in said.out
+    assert f"documents  {PAGES + 1} (1 unreadable)" in said.out and "money      nothing" in said.out
     assert "are exact" in said.err and "Next: penstock ingest start docs --markdown site --size 200 --wait" in said.err
     assert not empty.cli.file(".penstock").exists()
 
@@ -310,10 +316,15 @@ def test_without_a_worker_a_run_is_kept_paused_resumed_and_cancelled(mine: Desk)
     assert mine.run("more")["id"] == run and mine.run("more")["status"] == "completed"
     again = mine("start", "more", "--json").json["run"]
     assert "is being canceled: it had indexed nothing" in mine("cancel", "more").out
-    assert "is being canceled" in mine("start", "more", code=2).sentence
+    finish = (
+        "is being canceled; no worker is alive to do it: `penstock up`, or do it here: `penstock ingest cancel more"
+    )
+    for command in (("start", "more"), ("delete", "more", "--yes")):
+        assert finish in mine(*command, code=2).sentence
     gone = mine("cancel", again["id"], "--wait", "--json").json
     assert (gone["run"]["status"], gone["run"]["last_error"]) == ("not_started", "Canceled by user")
     assert "not started" in mine("status", "more").out
+    assert "fill it once more: `penstock ingest start more`" in mine("resume", "more", code=2).sentence
 
 
 def test_errors_are_tried_again_and_nothing_else(mine: Desk) -> None:

@@ -172,6 +172,25 @@ async def test_what_has_become_known_while_a_batch_was_out_is_not_indexed_twice(
 
 
 @in_a_loop
+async def test_what_was_filled_in_batches_is_refreshed_by_its_name_alone(file: str, tmp_path: Path) -> None:
+    async with room(file, tmp_path) as here:
+        here.shelf.put("a", "apple")
+        await asked_for(here)
+        await home(here)
+        here.shelf.put("b", "pear")
+        await control.start(here.app, "kb")
+        await here.advance(longest=0.5)
+        await home(here)
+        assert (await here.told()).status == "completed" and len(here.slow.given) == 2
+        await control.refresh_every(here.app, "kb", 3600)
+        here.shelf.put("c", "plum")
+        here.clock.at += 3600
+        await looked_after(here)
+        await home(here)
+        assert len(await here.whole()) == 3 and len(here.slow.given) == 3
+
+
+@in_a_loop
 async def test_a_batch_that_fails_is_asked_for_again_and_then_the_run_has_failed(file: str, tmp_path: Path) -> None:
     async with room(file, tmp_path) as here:
         here.shelf.put("a", "apple")

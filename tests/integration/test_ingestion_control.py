@@ -265,12 +265,11 @@ async def test_a_failed_run_that_is_resumed_is_the_same_run_and_cancel_takes_all
         here.shelf.put("0", "new")
         for number in range(1, 6):
             here.shelf.put(f"{number}", f"apple {number}", f"pear {number}", f"plum {number}")
-        here.shelf.books["3"] = ValueError("broken")
+        SCRIPT.before = _breaking_at("pear 3")
         first = await here.fill()
         assert (first.status, first.counters["docs_seen"]) == ("failed", 3)
         assert "broken" in (first.last_error or "")
-        here.shelf.put("3", "apple 3", "pear 3", "plum 3")
-        here.shelf.books["5"] = ValueError("broken again")
+        SCRIPT.before = _breaking_at("apple 5")
         await control.resume(here.app, await here.run())
         await here.advance()
         second = await here.told(first.id)
@@ -324,7 +323,8 @@ async def test_what_a_failed_run_hid_is_not_removed_behind_the_run_before_it(sto
         while (await here.told()).status != "completed":
             await here.tick()
         here.shelf.put("b", "new pear")
-        here.shelf.books["c"] = ValueError("broken")
+        here.shelf.put("c", "fig")
+        SCRIPT.before = _breaking_at("fig")
         job = (await control.start(here.app, "kb")).job_id
         while (await here.app.job(job)).status != "failed":
             await here.app.engine.advance(job)

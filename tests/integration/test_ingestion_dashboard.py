@@ -30,8 +30,8 @@ from penstock.pipelines.ingestion.dashboard.marking import (
 )
 from penstock.pipelines.ingestion.dashboard.needs import needs
 from penstock.pipelines.ingestion.dashboard.pipe import beside, pipe
-from penstock.pipelines.ingestion.dashboard.places import Paths, link_of
-from penstock.pipelines.ingestion.model import Configuration
+from penstock.pipelines.ingestion.dashboard.places import Paths, kind_of, link_of, plain
+from penstock.pipelines.ingestion.model import Configuration, SourceSpec
 from penstock.pipelines.ingestion.searching import Hit
 from penstock.pipelines.ingestion.section import section
 from penstock.pipelines.ingestion.status import PhaseProgress, Rates, Status
@@ -231,6 +231,7 @@ async def test_what_is_wrong_with_the_form_is_said_beside_its_field(tmp_path: Pa
         assert await api.penstock.jobs(workflow="ingestion") == []
         planned = await sent(client, "/ui/knowledge/new", **good | {"action": "plan"})
         assert "The plan" in planned.text and 'value="kb"' in planned.text
+        assert 'id="plan"' in planned.text and 'formaction="/ui/knowledge/new#plan"' in planned.text
         first = await sent(client, "/ui/knowledge/new", **good, form="ab", every="1d")
         twice = await sent(client, "/ui/knowledge/new", **good, form="ab", every="1d")
         assert first.status_code == twice.status_code == 303
@@ -340,6 +341,13 @@ def test_the_passage_is_where_the_words_are() -> None:
 )
 def test_only_addresses_of_the_web_become_links(uri: str, seconds: float | None, address: str) -> None:
     assert address_of(uri, seconds) == address
+
+
+def test_sources_and_errors_are_named_as_people_would() -> None:
+    told = [SourceSpec.model_validate({"type": "youtube", **more}) for more in ({"files": ["a"]}, {"ids": ["b"]})]
+    assert [kind_of(each) for each in told] == ["Subtitles", "YouTube"]
+    assert plain("Permanent: a.pdf: it is locked") == "a.pdf: it is locked"
+    assert plain("a.pdf: it is locked") == "a.pdf: it is locked"
 
 
 def test_a_hit_says_where_it_stands() -> None:

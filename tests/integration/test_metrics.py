@@ -519,6 +519,8 @@ def test_the_documentation_lists_every_metric_with_its_labels(exposed: dict[str,
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     listed = {}
     for name, _, labels in re.findall(r"^\| `(penstock_\w+)` \| (\w+) \|([^|]*)\|", page, re.MULTILINE):
+        if name.startswith("penstock_ingestion_"):
+            continue  # shown once there is a knowledge base: test_ingestion_http.py
         listed[name] = tuple(sorted(re.findall(r"`(\w+)`", labels)))
     assert listed == exposed
 

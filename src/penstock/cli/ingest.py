@@ -46,7 +46,10 @@ def ingest() -> None:
 @source_options
 @_rebuild
 @click.option(
-    "--every", type=EVERY, metavar="DURATION", help="Refresh it by itself: 15m, 6h, 1d, 1w; or never again: never."
+    "--every",
+    type=EVERY,
+    metavar="DURATION",
+    help="Refresh it by itself: 15m, 6h, 1d (it must divide a day) or 1w; or never again: never.",
 )
 @click.option("--wait", is_flag=True, help=WAIT)
 @_tenant

@@ -59,7 +59,7 @@ def start(
             check_kept(app, asked)
             found = await bases.find_base(app.engine, tenant, kb)
             if found is None and not sources:
-                raise await unknown(app, asked, kb, "knowledge base")
+                raise await unknown(app, asked, kb, "knowledge base", making=True)
             if every == NEVER:
                 await _never_again(app, asked, kb)
                 if not sources and not wait and not rebuild:
@@ -85,10 +85,12 @@ async def _in_the_way(app: Penstock, asked: Asked, found: Base | None, error: Co
     job = None if found is None or found.run is None else await control.newest_job(app, found.run)
     if found is None or job is None or job.final:
         return error
-    end = f"end it: `{asked.command(f'cancel {found.id} --wait')}`"
-    if job.status == "canceling":
-        return Conflict(f"run {found.run} of {found.id!r} is being canceled: wait for that, or {end}", job=error.job)
+    finish = f"`{asked.command(f'cancel {found.id} --wait')}`"
+    end = f"end it: {finish}"
     lack = await lack_for(app, job)
+    if job.status == "canceling":
+        way = f"no worker is alive to do it: `{asked.worker()}`, or do it here: {finish}" if lack else f"wait: {finish}"
+        return Conflict(f"run {found.run} of {found.id!r} is being canceled; {way}", job=error.job)
     if job.status == "paused" or lack:
         way = f"go on with it: `{asked.command(f'resume {found.id} --wait')}`"
     else:
@@ -185,6 +187,13 @@ async def _going_on(app: Penstock, asked: Asked, run: Run, *, wait: bool) -> Job
         if job is not None and not job.final and job.status != "canceling" and await lack_for(app, job):
             go_on = asked.command(f"resume {run.base} --wait")
             raise Conflict(f"{error}, and no worker is alive: `{asked.worker()}`, or `{go_on}`", job=run.id) from error
+        if job is None or job.status == "canceled":
+            again = asked.command(f"start {run.base}")
+            raise Conflict(f"{error}; fill it once more: `{again}`", job=run.id) from error
+        if job.status == "canceling":
+            finish, again = asked.command(f"cancel {run.base} --wait"), asked.command(f"start {run.base}")
+            words = f"run {run.id} of {run.base!r} is being canceled: let that end (`{finish}`), then `{again}`"
+            raise Conflict(words, job=run.id) from error
         raise
 
 
@@ -280,7 +289,10 @@ def delete(call: Invocation, kb: str, *, yes: bool, wait: bool, tenant: str) -> 
             if not yes and not click.confirm(f"Delete {kb} and its {big(documents, 'document')}?", err=True):
                 call.out.note("Nothing was changed.")
                 return 1
-            job_id = await control.forget(app, kb, tenant=tenant, actor=call.who)
+            try:
+                job_id = await control.forget(app, kb, tenant=tenant, actor=call.who)
+            except Conflict as error:
+                raise await _in_the_way(app, asked, base, error) from error
             job = await app.job(job_id)
             if wait:
                 again = f"penstock jobs wait {job_id}{same_flags(asked.settings)}"

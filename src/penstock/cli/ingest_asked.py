@@ -112,8 +112,8 @@ async def run_meant(app: Penstock, asked: Asked, name: str) -> Run:
     return run
 
 
-async def unknown(app: Penstock, asked: Asked, name: str, kind: str) -> NotFound:
-    """Names that are alike, those that there are, or how to make one."""
+async def unknown(app: Penstock, asked: Asked, name: str, kind: str, *, making: bool = False) -> NotFound:
+    """Names that are alike, those that there are, or how to make one; `making`: where a source would make it."""
     every = await bases.bases(app.engine, None, limit=MOST_NAMES)
     known = [base.id for base in every if base.tenant == asked.tenant]
     words = f"there is no {kind} {name[:100]!r}"
@@ -123,6 +123,8 @@ async def unknown(app: Penstock, asked: Asked, name: str, kind: str) -> NotFound
         return NotFound(f"{words}; there is one of tenant {others[0]}: --tenant {shlex.quote(others[0])}")
     if not known:
         return NotFound(f"{words}, and no other: {how_to_make(asked, name)}")
+    if making:
+        words += ": to make it, name a source, such as --markdown FOLDER"
     folded = {each.casefold(): each for each in known}
     alike = [folded[each] for each in difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.6)]
     if alike:

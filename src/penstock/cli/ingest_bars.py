@@ -34,7 +34,7 @@ class Phase:
     def amount(self) -> str:
         """`320 of 1,000 documents`; of chunks nobody knows how many are to come."""
         if self.noun == "document" and self.total is not None and not self.complete:
-            return f"{self.done:,} of {self.total:,} documents"
+            return f"{self.done:,} of {self.total:,} document{'' if self.total == 1 else 's'}"
         return f"{self.done:,} {self.noun}{'' if self.done == 1 else 's'}"
 
 

@@ -159,7 +159,7 @@ def beside(status: Status) -> list[str]:
         (counted["docs_unchanged"], "unchanged"),
         (counted["docs_replaced"], "replaced"),
         (counted["docs_empty"], "empty"),
-        (counted["chunks_skipped"], "chunks known already"),
+        (counted["chunks_skipped"], f"chunk{'' if counted['chunks_skipped'] == 1 else 's'} known already"),
     )
     told = [f"{amount:,} {what}" for amount, what in parts if amount]
     return [*told, f"{status.errors:,} error{'' if status.errors == 1 else 's'}"] if status.errors else told
@@ -175,7 +175,9 @@ def line(status: Status) -> str:
     seen = counted["docs_seen"]
     share = f" ({100 * min(seen, total) // total} %)" if total else ""
     of = f"{seen:,}/{total:,}" if total else f"{seen:,}"
-    parts = [f"{of} documents{share}, {counted['chunks_processed']:,} chunks indexed", *beside(status)]
+    indexed = counted["chunks_processed"]
+    documents, chunks = ("document" if (total or seen) == 1 else "documents"), "chunk" if indexed == 1 else "chunks"
+    parts = [f"{of} {documents}{share}, {indexed:,} {chunks} indexed", *beside(status)]
     if status.status != "running":
         parts.insert(0, status_words(status))
     elif status.stalled:

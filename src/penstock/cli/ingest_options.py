@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.cli.parameters import DURATION, Duration, WholeNumber
+from penstock.cli.parameters import DURATION, WholeNumber
 
 if TYPE_CHECKING:
     from penstock.pipelines.ingestion.bases import Base
@@ -33,8 +33,17 @@ class Every(click.ParamType[float]):
             return value
         if value == "never":
             return NEVER
+        from penstock.config.duration import seconds
+
         days = f"{value.removesuffix('w')}d" if value.endswith("w") else value
-        return Duration().convert(days, param, ctx) * (7 if value.endswith("w") else 1)
+        try:
+            return seconds(days) * (7 if value.endswith("w") else 1)
+        except ValueError:
+            self.fail(
+                f"{value!r} must be a length of time that divides a day, or a week: a number with m, h, d or w, such as"
+                " 15m, 6h, 1d, 1w; or never",
+                param, ctx,
+            )  # fmt: skip
 
 
 EVERY = Every()

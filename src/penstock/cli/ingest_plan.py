@@ -37,7 +37,7 @@ def plan(call: Invocation, kb: str, said: Given, sources: list[dict[str, Any]], 
         async with _reckoning(asked, kb, bare=bool(sources)) as app:
             found = await bases.find_base(app.engine, tenant, kb)
             if found is None and not sources:
-                raise await unknown(app, asked, kb, "knowledge base")
+                raise await unknown(app, asked, kb, "knowledge base", making=True)
             kept = kept_of(found, rebuild=rebuild)
             config = configuration(said, sources, kept) or kept
             assert config is not None

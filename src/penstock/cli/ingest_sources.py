@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +35,15 @@ def _check_together(said: Given) -> None:
 
 
 def _files(said: Given) -> Iterator[dict[str, Any]]:
+    from penstock.pipelines.ingestion.sources import markdown, pdf
+
     for path in said.markdown:
-        yield {"type": "markdown", "path": there("--markdown", path)}
+        yield {"type": "markdown", "path": _filled("--markdown", path, markdown.ENDINGS)}
     for path in said.pdf:
         if _ADDRESS.match(path):
             yield {"type": "pdf", "urls": [path]}
         else:
-            yield {"type": "pdf", "path": there("--pdf", path)}
+            yield {"type": "pdf", "path": _filled("--pdf", path, pdf.ENDINGS)}
 
 
 def _web(said: Given) -> Iterator[dict[str, Any]]:
@@ -50,11 +52,13 @@ def _web(said: Given) -> Iterator[dict[str, Any]]:
         if not _ADDRESS.match(url):
             raise click.UsageError(f"--website: {url!r} is no address: it begins with https:// or http://")
         yield {"type": "website", "url": url, **{name: value for name, value in wishes.items() if value is not None}}
+    from penstock.pipelines.ingestion.sources.youtube import KINDS
+
     languages = {"languages": list(said.language)} if said.language else {}
     for text in said.youtube:
         yield {"type": "youtube", **_video_or_playlist(text), **languages}
     for path in said.subtitles:
-        yield {"type": "youtube", "files": [there("--subtitles", path)]}
+        yield {"type": "youtube", "files": [_filled("--subtitles", path, tuple(KINDS))]}
 
 
 def _video_or_playlist(text: str) -> dict[str, list[str]]:
@@ -78,6 +82,27 @@ def there(option: str, path: str) -> str:
     # A link keeps its name: what it leads to may be another folder tomorrow. But `link/..` is not where it seems to be.
     whole = Path(path).absolute()
     return str(whole.resolve() if ".." in whole.parts else whole)
+
+
+def _filled(option: str, path: str, endings: Sequence[str]) -> str:
+    """The absolute path; refused where it is a folder without a single file of that kind. What cannot be looked at is
+    left to the run, which says why."""
+    from penstock.engine.errors import StepError
+    from penstock.pipelines.ingestion.sources.folders import Folder
+    from penstock.pipelines.ingestion.sources.patterns import ending
+
+    whole = there(option, path)
+    if not Path(whole).is_dir():
+        return whole
+    try:
+        first = next(Folder(Path(whole), ending(endings)).walk(None), None)
+    except StepError:
+        return whole
+    if first is None:
+        *some, last = endings
+        names = f"{', '.join(some)} or {last}" if some else last
+        raise InvalidRequest(f"{option}: there is no {names} file in {path} or below it (what is hidden is left out)")
+    return whole
 
 
 def _own(text: str) -> dict[str, Any]:

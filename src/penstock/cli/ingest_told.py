@@ -90,6 +90,13 @@ def taken_out(job: Job) -> TakenOut:
     return TakenOut(max(whole, 0) + begun, seen.chunks_processed, seen.docs_replaced)
 
 
+def kind_of(spec: SourceSpec) -> str:
+    """As the option that names it is called."""
+    options = spec.options
+    only_files = options.get("files") and not options.get("ids") and not options.get("playlists")
+    return "subtitles" if spec.type == "youtube" and only_files else spec.type
+
+
 def sources_text(specs: Sequence[SourceSpec]) -> list[str]:
     """`markdown /srv/docs`, `website https://…`, a line for each source."""
     told = []
@@ -97,5 +104,5 @@ def sources_text(specs: Sequence[SourceSpec]) -> list[str]:
         named = [spec.options.get(name) for name in ("path", "url", "paths", "urls", "ids", "playlists", "files")]
         flat = [str(each) for some in named if some for each in (some if isinstance(some, (list, tuple)) else [some])]
         shown = ", ".join(flat[:3]) + (f" and {len(flat) - 3} more" if len(flat) > 3 else "")
-        told.append(f"{spec.type} {shown}".rstrip())
+        told.append(f"{kind_of(spec)} {shown}".rstrip())
     return told

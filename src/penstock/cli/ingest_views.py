@@ -141,7 +141,7 @@ async def show_ended(asked: Asked, app: Penstock, told: RunTold) -> None:
         return
     if not out.json:
         style = STYLES.get(status.status if told.well else "failed", "")
-        errors = counted(status.errors, "error") if status.errors else "none"
+        errors = f"{status.errors:,}" if status.errors else "none"
         styles = {"documents": "bold", "chunks": "bold", "errors": "red" if status.errors else ""}
         facts = [*_counted(told), ("errors", errors)]
         show_sheet(out, f"{harmless(base)} · run {status.id}", facts, border=style, styles=styles)
@@ -156,13 +156,21 @@ async def show_ended(asked: Asked, app: Penstock, told: RunTold) -> None:
     sign = click.style("✓", fg="green") if told.well else click.style("✗", fg="red")
     if edition is not None:
         has = f"{big(edition.documents, 'document')} in {big(edition.chunks, 'chunk')}"
-        out.remark(f"{sign} {harmless(base)} has {has} now.")
+        but = "" if told.well else f", but {_failed_text(status.counters)}"
+        out.remark(f"{sign} {harmless(base)} has {has} now{but}.")
     if status.errors:
         out.note(f"  {big(status.errors, 'error')}: {asked.command(f'errors {base}')}")
         out.remark(f"  Try them again: {asked.command(f'resume {base} --errors --wait')}")
     if edition is not None and edition.chunks:
         words = f'search {base} "your question"'
         out.remark(f"  Ask it: {asked.command(words)}")
+
+
+def _failed_text(counters: Mapping[str, int]) -> str:
+    documents, chunks = counters["docs_error"], counters["chunks_error"]
+    parts = [f"{big(documents, 'document')} could not be read" if documents else "",
+             f"{big(chunks, 'chunk')} could not be embedded" if chunks else ""]  # fmt: skip
+    return ", ".join(filter(None, parts)) or "not everything could be indexed"
 
 
 def big(amount: int, noun: str) -> str:
@@ -179,7 +187,7 @@ def show_bases(out: Output, found: Sequence[BaseTold], now: float) -> None:
         "CHUNKS": [f"{line.chunks:,}" for line in lines],
         "ERRORS": [f"{line.errors:,}" if line.errors else "" for line in lines],
         "EMBEDDER": [line.embedder.name if line.embedder else "-" for line in lines],
-        "FILLED": [ago(line.updated, now) for line in lines],
+        "FILLED": [ago(line.updated, now) if line.documents or line.status == "completed" else "–" for line in lines],
         "NEXT": ["" if told.schedule is None else ago(told.schedule.next_due, now) for told in found],
         "SOURCES": ["; ".join(sources_text(told.sources)) for told in found],
     }

@@ -160,9 +160,9 @@ def publish(root: Path, stored: Stored) -> bool:
             return False
         try:
             link.replace(public)
-        except BaseException:
+        finally:
+            # A rename onto another name of the same file does nothing, and leaves both.
             link.unlink(missing_ok=True)
-            raise
     return True
 
 

@@ -46,6 +46,15 @@ class Edition:
         assert self.embedder.dimension is not None
         return self.embedder.dimension
 
+    def pinning(self, config: Configuration, kept: Configuration | None = None) -> Configuration:
+        """That configuration with this chunker and embedder; in batches where that is asked of this embedder. `kept` is
+        what the knowledge base keeps: a rebuild that came to nothing may have left a wish that was for another."""
+        asked = config.embedder
+        meant = asked if kept is None or "name" in asked.model_fields_set else kept.embedder
+        batch = asked.batch and meant.name == self.embedder.name
+        embedder = self.embedder.model_copy(update={"batch": batch})
+        return config.model_copy(update={"chunker": self.chunker, "embedder": embedder})
+
 
 @dataclass(slots=True, frozen=True)
 class Run:
@@ -73,13 +82,20 @@ _EDITION = "number, chunker, embedder, model, dimension, opened_by, generation, 
 _APART = 4096
 
 
+LISTED = ("paths", "urls", "ids", "playlists", "files")
+"""Options that list what a source has: what is in the list may change, and the source is the same."""
+
+
 def source_key(spec: SourceSpec) -> str:
     """The name of a source within its knowledge base: the same as long as it means the same documents, whatever else
     is set."""
     options = spec.options
     for name in ("path", "url"):
         if isinstance(options.get(name), str):
-            return f"{spec.type}:{options[name]}"[:500]
+            key = f"{spec.type}:{options[name]}"
+            return key if len(key) <= 400 else f"{key[:380]}…{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    if any(options.get(name) for name in LISTED):
+        return f"{spec.type}:"
     said = to_json(options, fallback=str)
     return f"{spec.type}:{hashlib.sha256(said).hexdigest()[:16]}"
 

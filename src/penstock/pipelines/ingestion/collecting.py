@@ -11,16 +11,16 @@ from typing import Any
 
 from penstock.engine.call import Call
 from penstock.engine.context import Context
-from penstock.engine.errors import Permanent, StepError
+from penstock.engine.errors import Permanent, RateLimited, StepError, Transient
 from penstock.engine.outcome import Again, Goto
 from penstock.outputs.files import atomic_write
 from penstock.pipelines.ingestion import filling, metrics, writing
 from penstock.pipelines.ingestion.bases import grown
-from penstock.pipelines.ingestion.embedding import Embedded
+from penstock.pipelines.ingestion.embedding import Embedded, embedded
 from penstock.pipelines.ingestion.filling import Piece
 from penstock.pipelines.ingestion.index import index_for
 from penstock.pipelines.ingestion.statements import listed
-from penstock.pipelines.ingestion.trying import ATTEMPTS, said
+from penstock.pipelines.ingestion.trying import ATTEMPTS, NotYet, said, tried
 from penstock.pipelines.ingestion.work import Counters, Work
 
 BATCH_TEXTS = 5000
@@ -49,7 +49,11 @@ async def collect(work: Work, ctx: Context) -> Again | Goto:
     call = await _asked(work, ctx, embedder)
     if call is not None and not call.ended:
         return Again(work, until=call)
-    result = await _vectors(call, ctx, embedder)
+    result, passing = await _vectors(call, ctx, embedder)
+    try:
+        await _once_more(work, ctx, embedder, result, passing)
+    except NotYet as later:
+        return Again(work, after=later.after)
     began = ctx.now()
     if staging.since:
         work.seconds.spend("embed", began - staging.since)
@@ -109,21 +113,48 @@ def _dropped(file: Path) -> None:
         file.parent.rmdir()
 
 
-async def _vectors(call: Call | None, ctx: Context, embedder: Any) -> Embedded:
+async def _once_more(work: Work, ctx: Context, embedder: Any, result: Embedded, passing: set[str]) -> None:
+    """Rows of a batch that failed in passing are few: they are asked for one by one, and not left for another batch."""
+    texts: dict[str, str] = {}
+    start = work.staging.first
+    while passing and start < work.staging.asked:
+        rows = await _rows(work, ctx, start, _SLICE, until=work.staging.asked)
+        texts |= {piece.content_hash: piece.text for _, piece, _ in rows if piece.content_hash in passing}
+        start = rows[-1][0] + 1
+    have = await filling.known_chunks(ctx, work.edition, texts)
+    texts = {hash: text for hash, text in texts.items() if hash not in have}
+    if not texts:
+        return
+    try:
+        more = await embedded(embedder, texts, ctx)
+    except RateLimited:
+        raise
+    except Transient as error:
+        tried(work, error)
+        return
+    work.attempt = 0
+    result.vectors |= more.vectors
+    result.refused |= more.refused
+
+
+async def _vectors(call: Call | None, ctx: Context, embedder: Any) -> tuple[Embedded, set[str]]:
+    """What the batch brought, and which of its rows may do better another time."""
     if call is None:
-        return Embedded()
+        return Embedded(), set()
     if call.state != "collected" or call.result is None:
         raise Permanent(f"the batch of embeddings {call.state}: {call.error or 'nothing was said'}")
     folder, result = ctx.folder_of(call), call.result
 
-    def read() -> Embedded:
-        found = Embedded()
+    def read() -> tuple[Embedded, set[str]]:
+        found, passing = Embedded(), set[str]()
         for key, outcome in embedder.vectors_of(folder, result):
             if isinstance(outcome, StepError):
                 found.refused[key] = str(outcome)
+                if isinstance(outcome, Transient):
+                    passing.add(key)
             else:
                 found.vectors[key] = outcome
-        return found
+        return found, passing
 
     return await asyncio.to_thread(read)
 

@@ -53,12 +53,13 @@ async def start(
         if found is None:
             raise NotFound(f"there is no knowledge base {base!r}: name a source to make one")
         config = found.config if rebuild else sources_of(found)
-    _check(app, config)
-    await index_for(app.engine).prepare()
     if found is not None and not repeated:
         await _check_free(app, found)
         if not rebuild:
             config = await pinned(app, found, config)
+    if not repeated:
+        _check(app, config)
+        await index_for(app.engine).prepare()
     ask = Ask(base=base, config=config, rebuild=rebuild and found is not None and found.edition is not None)
     return await _begin(app, found, ask, tenant=tenant, actor=actor, once=once)
 
@@ -160,8 +161,7 @@ async def pinned(app: Penstock, base: Base, config: Configuration) -> Configurat
             " --rebuild)",
             job=base.run,
         )
-    pinned = edition.embedder.model_copy(update={"batch": config.embedder.batch})
-    return config.model_copy(update={"chunker": edition.chunker, "embedder": pinned})
+    return edition.pinning(config, base.config)
 
 
 def _differences(edition: Edition, config: Configuration) -> list[tuple[str, Any, Any]]:

@@ -16,7 +16,11 @@ from penstock.pipelines.ingestion.living import let_go
 from penstock.pipelines.ingestion.removing import emptied, recounted, removal, some_of
 from penstock.pipelines.ingestion.running import lock_name, taken_up, waits_for
 from penstock.pipelines.ingestion.statements import Statement, listed
+from penstock.pipelines.ingestion.trying import said
 from penstock.pipelines.ingestion.work import Ended, Forget, Optimize, Purge, Work
+
+SUSPICIOUS = 10
+"""Documents that vanish at once, and are more than half of what there was, from which on nothing is pruned."""
 
 LARGE = 50_000
 """Chunks from which on an edition gets an index of neighbours, where the store can build one."""
@@ -100,6 +104,21 @@ async def _vanished(work: Work, ctx: Context) -> int:
     where = f"edition = :edition AND state = 'current' AND seen <> :run AND source IN {names}"
     values |= {"edition": work.edition, "run": work.run}
     ((count,),) = await ctx.read((f"SELECT COUNT(*) FROM kb_documents WHERE {where}", values))
+    ((all_there,),) = await ctx.read(
+        (
+            "SELECT COUNT(*) FROM kb_documents WHERE edition = :edition AND state = 'current' AND run <> :run"
+            f" AND source IN {names}",
+            values,
+        )
+    )
+    if count >= SUSPICIOUS and count * 2 > all_there:
+        # A disk that is not mounted, a site that is down behind a friendly page: hardly what anybody wished for.
+        work.error = said(
+            f"nothing was pruned: {count:,} of {all_there:,} documents would go; if that is right, start it again with"
+            " --rebuild (rebuild: true)"
+        )
+        ctx.log.warning("%s: %s", work.ask.base, work.error)
+        return 0
     if count:
         ctx.write((f"UPDATE kb_documents SET state = 'hidden', hidden_by = :run WHERE {where}", values))
     return int(count)

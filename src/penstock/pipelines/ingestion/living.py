@@ -84,9 +84,17 @@ class Living:
         self.cursor = taken[0].cursor
         return taken
 
-    def put_back(self, taken: tuple[Entry, Held | None], cursor: str) -> None:
+    def put_back(self, taken: tuple[Entry, Held | None], cursor: str | None) -> None:
         self.ahead.appendleft(taken)
         self.cursor = cursor
+
+    async def reopen(self, cursor: str | None) -> None:
+        """Go on with what was found meanwhile. The source stays: it may remember what it has seen."""
+        closing = getattr(self.entries, "aclose", None)
+        if closing is not None:
+            await closing()
+        self.entries, self.cursor = self.source.entries(cursor), cursor
+        self.done, self.fresh = False, True
 
     @property
     def finds_its_way(self) -> bool:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.engine.context import Context
-from penstock.engine.errors import InvalidRequest, Permanent, RateLimited, Transient
+from penstock.engine.errors import InvalidRequest, PenstockError, Permanent, RateLimited, Transient
 from penstock.pipelines.ingestion import filling
 from penstock.pipelines.ingestion.chunking import chunked, cleaned
 from penstock.pipelines.ingestion.filling import Held
 from penstock.pipelines.ingestion.living import Living, is_same
 from penstock.pipelines.ingestion.model import Document, Entry, Unchanged
-from penstock.pipelines.ingestion.trying import tried
+from penstock.pipelines.ingestion.trying import ATTEMPTS, tried
 from penstock.pipelines.ingestion.work import Work
 from penstock.pipelines.ingestion.writing import Doc
 
@@ -23,6 +23,9 @@ LOAD_SECONDS = 0.7
 
 MOST_ENTRIES = 2000
 """Entries that one tick looks at, when nearly all are as they were."""
+
+LOOK_EVERY = 0.25
+"""Seconds between two looks whether the run is to halt, while something is being loaded."""
 
 GONE = (404, 410)
 """What a web server says of a page that is no more."""
@@ -46,6 +49,9 @@ class Seen:
     error: tuple[str, str, str] | None = None
     found: tuple[str, ...] = ()
     counts: bool = True
+    attempts: int = 1
+    unsure: bool = False
+    """Whether what the source does not show may be there all the same."""
 
 
 @dataclass(slots=True)
@@ -85,26 +91,46 @@ class Loader:
                 batch.more = False
                 break
             try:
-                one = await self._one(*taken)
-            except Transient as error:
+                one = await self._unless_halted(self._one(*taken))
+            except Exception as error:
+                if isinstance(error, PenstockError) and not isinstance(error, Transient):
+                    raise
                 # What came before it is finished first; then it is tried again.
                 if batch.seen:
                     self._source.put_back(taken, batch.seen[-1].cursor)
                     break
                 one = self._not_now(*taken, error)
+            if one is None:
+                self._source.put_back(taken, batch.seen[-1].cursor if batch.seen else self._work.cursor)
+                break
             batch.seen.append(one)
             docs += one.doc is not None
         return batch
 
+    async def _unless_halted(self, loading: Coroutine[Any, Any, Seen]) -> Seen | None:
+        """None where somebody asked to pause or cancel before it was loaded: a page may take half a minute, a scanned
+        book an hour."""
+        task = asyncio.create_task(loading, name="penstock-load")
+        try:
+            while not (await asyncio.wait([task], timeout=LOOK_EVERY))[0]:
+                if self._ctx.halted:
+                    return None
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
     def _fits(self) -> bool:
         return len(self.batch.seen) < MOST_ENTRIES and self._characters < MOST_CHARACTERS
 
-    def _not_now(self, entry: Entry, known: Held | None, error: Transient) -> Seen:
-        """The third time it is an error of this document; before that it is waited for."""
+    def _not_now(self, entry: Entry, known: Held | None, error: Exception) -> Seen:
+        """The third time it is an error of this document, whatever it was; before that it is waited for."""
         if isinstance(error, RateLimited):
             raise error
         tried(self._work, error, "loading")
-        return Seen(entry.cursor, unchanged=known, error=(entry.uri, entry.cursor, str(error)))
+        why = str(error) if isinstance(error, Transient) else f"{type(error).__name__}: {error}"
+        return Seen(entry.cursor, unchanged=known, error=(entry.uri, entry.cursor, why), attempts=ATTEMPTS)
 
     async def _one(self, entry: Entry, known: Held | None) -> Seen:
         if is_same(entry, known):
@@ -113,14 +139,14 @@ class Loader:
             loaded = await self._source.load(entry, known, self._ctx.settings.ingestion.batch)
         except (Permanent, InvalidRequest) as error:
             self._work.loading = 0
-            if known is not None and getattr(error, "status", None) in GONE:
+            if known is not None and getattr(error, "status", None) in GONE and not self._is_start(entry):
                 # It was there and is not any more: no error, and for `prune` to remove.
                 return Seen(entry.cursor)
             return Seen(entry.cursor, unchanged=known, error=(entry.uri, entry.cursor, str(error)))
         self._work.loading = 0
         document, cursor, found = loaded.document, entry.cursor, loaded.found
         if document is None:
-            return Seen(cursor, found=found, counts=False)
+            return Seen(cursor, found=found, counts=False, unsure=known is not None and self._is_start(entry))
         if document.uri != entry.uri:
             others = await filling.held(self._ctx, self._work.edition, self._source.key, [document.uri])
             known = others[0] if others else None
@@ -137,6 +163,11 @@ class Loader:
         if known is not None and known.content_hash == content_hash:
             return Seen(cursor, unchanged=known, fingerprint=document.fingerprint, found=found)
         return Seen(cursor, doc=await self._cut(document, content_hash, known), found=found)
+
+    def _is_start(self, entry: Entry) -> bool:
+        """A site whose first page is gone, or leads elsewhere now, may be away for a while: that says nothing about its
+        other pages."""
+        return self._source.finds_its_way and entry.cursor == "1"
 
     async def _cut(self, document: Document, content_hash: str, known: Held | None) -> Doc:
         self.last += 1

@@ -11,7 +11,6 @@ from penstock.pipelines.ingestion.collecting import BATCH_TEXTS
 from penstock.pipelines.ingestion.embedders import make_embedder
 from penstock.pipelines.ingestion.index import index_for
 from penstock.pipelines.ingestion.living import tools_for
-from penstock.pipelines.ingestion.model import EmbedderSpec
 from penstock.pipelines.ingestion.plugins import Embedder
 from penstock.pipelines.ingestion.sources import make_source
 from penstock.pipelines.ingestion.ticking import Tick
@@ -48,7 +47,7 @@ async def prepare(begin: Begin, ctx: Context) -> Work | Again | Goto:
     else:
         work.edition = edition.number
         # What a rebuild that came to nothing has asked for is not what the edition is filled with.
-        work.ask.config = ask.config.model_copy(update={"chunker": edition.chunker})
+        work.ask.config = edition.pinning(ask.config, base.config)
     ctx.write(bases.run_works(run, job=ctx.job.id, edition=work.edition))
     for number in await _abandoned(ctx, base, keep=(work.edition, base.edition)):
         from penstock.pipelines.ingestion.workflow import purge
@@ -140,10 +139,7 @@ async def taken_up(work: Work, ctx: Context) -> bool:
 
 def embedder_for(work: Work, edition: Edition, ctx: Context) -> Embedder:
     """The one that the edition is pinned to; whether in batches is the run's own choice."""
-    pinned = edition.embedder
-    spec = EmbedderSpec(
-        name=pinned.name, model=pinned.model, dimension=pinned.dimension, batch=work.ask.config.embedder.batch
-    )
+    spec = edition.embedder.model_copy(update={"batch": work.ask.config.embedder.batch})
     return make_embedder(spec, ctx.settings)
 
 

@@ -87,7 +87,7 @@ async def status_of(app: Penstock, run: Run) -> Status:
     if error is None and work is not None:
         error = work.error
     ((errors,),) = await app.engine.read(("SELECT COUNT(*) FROM kb_errors WHERE run = :run", {"run": run.id}))
-    checkpoint = None if work is None else {"last_batch_id": work.batch, "cursor": work.cursor, "source": work.source}
+    checkpoint = None if work is None else _checkpoint(work)
     return Status(
         id=run.id,
         kb_id=run.base,
@@ -109,6 +109,12 @@ async def status_of(app: Penstock, run: Run) -> Status:
         plan=run.plan,
         reason=None if job is None else job.reason,
     )
+
+
+def _checkpoint(work: Work) -> dict[str, Any]:
+    """Where it is; after the last source, that one."""
+    source = min(work.source, len(work.ask.config.sources) - 1)
+    return {"last_batch_id": work.batch, "cursor": work.cursor, "source": source}
 
 
 def _measured(run: Run, job: Job | None, word: str) -> tuple[Counters, Seconds, Work | None]:

@@ -8,6 +8,7 @@ disk, the next one is loaded and embedded, but nothing of it is written before t
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -28,8 +29,14 @@ from penstock.pipelines.ingestion.trying import ATTEMPTS, NotYet, said, struck, 
 from penstock.pipelines.ingestion.work import Counters, Part, Phase, Work
 from penstock.pipelines.ingestion.writing import Group
 
+log = logging.getLogger("penstock.ingestion")
+
 TICK_SECONDS = 2.0
 """A tick takes batch after batch for so long: to end it, and to be claimed again, costs as much as a small batch."""
+
+
+MOST_SECONDS = 60.0
+"""And no longer than this within one batch: a large document is gone on with by the next tick, which reads it again."""
 
 
 class Tick:
@@ -46,6 +53,7 @@ class Tick:
         self._fresh: dict[str, int] = {}
         """The chunks of the commit that is on its way, which no question finds yet: content hash → number."""
         self._since = ctx.now()
+        self._until = self._since + MOST_SECONDS
 
     async def go(self) -> Again:
         """Batches, until there is no more, the time is up, or the run is to halt."""
@@ -68,8 +76,12 @@ class Tick:
             raise
         finally:
             await self._leave()
+        if ctx.halted:
+            # By the time it goes on, what was looked at ahead may be out of date.
+            await let_go(work.run)
         self._count_time()
         self._show()
+        self._tell()
         return answer
 
     async def _save(self) -> None:
@@ -119,12 +131,15 @@ class Tick:
         if not await self._write(source, batch, skip):
             return False
         work.batch += bool(batch.seen)
-        if not batch.more:
-            await let_go(work.run)
+        if batch.more:
+            source.fresh = False
+        elif source.finds_its_way and not (source.fresh and not batch.seen):
             # What was found on the way, in this batch or one before, is looked at before the next source.
-            if not source.finds_its_way or (source.fresh and not batch.seen):
-                await self._source_done(source)
-        source.fresh = False
+            await self._stored()
+            await source.reopen(work.cursor)
+        else:
+            await let_go(work.run)
+            await self._source_done(source)
         waiting = work.staging.next - work.staging.first
         return work.source < len(work.ask.config.sources) and waiting < BATCH_TEXTS
 
@@ -148,7 +163,7 @@ class Tick:
         settled = 0
         for place, group in enumerate(coming):
             last = place == len(coming) - 1
-            if place and self.ctx.halted:
+            if self.ctx.halted or (place and self.ctx.now() > self._until):
                 return False
             statements, counters = await self._group(group, source)
             until = len(batch.seen) if last else _settled_by(group, batch.seen, settled)
@@ -233,6 +248,7 @@ class Tick:
                 documents = {doc.n: (source.key, doc.document.uri) for doc in (*group.begins, *group.ends)}
                 if work.part is not None:
                     documents[work.part.document] = (source.key, work.part.uri)
+                self._tell_refused(group, result)
                 statements += writing.refusals(
                     work.edition, work.run, group.pieces, result.refused, documents,
                     attempts=ATTEMPTS, ids=self.ctx.engine.new_id, now=now,
@@ -291,7 +307,7 @@ class Tick:
         if not seen:
             return []
         work, ctx = self.work, self.ctx
-        errors = [each.error for each in seen if each.error is not None]
+        errors = [(*each.error, each.attempts) for each in seen if each.error is not None]
         same = [(each, each.unchanged) for each in seen if each.unchanged is not None]
         counters.docs_seen += sum(each.counts for each in seen)
         counters.docs_unchanged += sum(each.error is None and each.counts for each, _ in same)
@@ -303,17 +319,15 @@ class Tick:
             for each, known in same
             if each.fingerprint is not None
         ]
-        if errors and source.number not in work.unsure:
+        if (errors or any(each.unsure for each in seen)) and source.number not in work.unsure:
             work.unsure.append(source.number)
-        for uri, _, error in errors:
+        for uri, _, error, _ in errors:
             work.error = said(error if error.startswith(uri) else f"{uri}: {error}")
-            ctx.log.warning("%s: %s", work.ask.base, work.error)
+            ctx.log.warning("%s: %s", work.ask.base, work.error, extra=self._facts())
         ids, now = ctx.engine.new_id, ctx.now()
         if work.ask.errors_only:
             statements += taken_from_errors(work.run, [each.cursor for each in seen])
-        statements += writing.not_loaded(
-            work.edition, work.run, source.key, errors, ids=ids, attempts=ATTEMPTS, now=now
-        )
+        statements += writing.not_loaded(work.edition, work.run, source.key, errors, ids=ids, now=now)
         uris = list(dict.fromkeys(uri for each in seen for uri in each.found))
         if uris:
             new, last = await unknown_addresses(ctx, work.run, source.number, uris)
@@ -330,13 +344,35 @@ class Tick:
         finally:
             self.work.seconds.spend(phase, self.ctx.now() - began)
 
+    def _facts(self, chunk: int | None = None) -> dict[str, Any]:
+        """What a line of the log carries: where the run is."""
+        return {"kb_id": self.work.ask.base, "batch_id": self.work.batch, "chunk_index": chunk}
+
+    def _tell_refused(self, group: Group, result: Embedded) -> None:
+        for piece in group.pieces if result.refused else ():
+            if why := result.refused.get(piece.content_hash):
+                facts = self._facts(piece.seq)
+                self.ctx.log.warning("%s: chunk %d was refused: %s", self.work.ask.base, piece.seq, why, extra=facts)
+
     def _show(self) -> None:
         counters = self.work.counters
+        chunks = "chunk" if counters.chunks_processed == 1 else "chunks"
         self.ctx.progress(
             counters.docs_seen,
             self.work.total,
-            f"{counters.chunks_processed:,} chunks indexed, {counters.chunks_skipped:,} known",
+            f"{counters.chunks_processed:,} {chunks} indexed, {counters.chunks_skipped:,} known",
         )
+
+    def _tell(self) -> None:
+        """A line for each tick, for who reads a worker's log."""
+        work, seconds = self.work, max(self.work.seconds.active, 0.001)
+        log.info(
+            "%s: batch %d: %d documents seen, %d chunks indexed, %d known, %d errors, %.1f documents/s, %.1f chunks/s",
+            work.ask.base, work.batch, work.counters.docs_seen, work.counters.chunks_processed,
+            work.counters.chunks_skipped, work.counters.chunks_error + work.counters.docs_error,
+            work.counters.docs_seen / seconds, work.counters.chunks_seen / seconds,
+            extra={**self._facts(work.counters.chunks_seen), "job": self.ctx.job.id},
+        )  # fmt: skip
 
 
 def _settled_by(group: Group, seen: Sequence[Seen], settled: int) -> int:

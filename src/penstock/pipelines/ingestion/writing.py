@@ -204,16 +204,15 @@ def not_loaded(
     edition: int,
     run: str,
     source: str,
-    failures: Sequence[tuple[str, str, str]],
+    failures: Sequence[tuple[str, str, str, int]],
     *,
     ids: Any,
-    attempts: int,
     now: float,
 ) -> list[Statement]:
-    """Rows of the documents that could not be loaded: address, cursor, and why."""
+    """Rows of the documents that could not be loaded: address, cursor, why, and how often that was tried."""
     rows = [
         {"id": ids(), "source": source, "uri": uri, "cursor": cursor, "error": error[:2000], "attempts": attempts}
-        for uri, cursor, error in failures
+        for uri, cursor, error, attempts in failures
     ]
     return [inserted("kb_errors", rows, shared={"edition": edition, "run": run, "at": now})] if rows else []
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from penstock.app import Penstock
 from penstock.engine.model import Job
 from penstock.pipelines.ingestion.control import newest_job
-from penstock.pipelines.ingestion.dashboard.places import HOME, Paths, colour, word
+from penstock.pipelines.ingestion.dashboard.places import HOME, Paths, colour, plain, word
 from penstock.pipelines.ingestion.reading import BaseLine, base_lines
 from penstock.pipelines.ingestion.workflow import ingestion
 from penstock.service.access.guard import Reader
@@ -50,6 +50,7 @@ async def bases_page(
         paths=paths,
         word=word,
         colour=colour,
+        plain=plain,
         following="" if last is None else link(HOME, **filters, after=last.id, of=last.tenant),
         first=link(HOME, **filters) if after else "",
         feed=link("/ui/live", workflow=ingestion.name),

@@ -51,6 +51,20 @@ def colour(status: str) -> str:
     return COLOURS.get(status, status)
 
 
+def kind_of(spec: SourceSpec) -> str:
+    """What a source is, in words: one of subtitle files alone has nothing to do with YouTube."""
+    options = spec.options
+    if spec.type == "youtube" and options.get("files") and not options.get("ids") and not options.get("playlists"):
+        return "Subtitles"
+    return SOURCES.get(spec.type, spec.type)
+
+
+def plain(error: str) -> str:
+    """What went wrong, without the name of the error's class, which is for programs."""
+    kind, colon, words = error.partition(": ")
+    return words if colon and kind.isidentifier() else error
+
+
 def place_of(spec: SourceSpec) -> str:
     """Where a source's documents are: its folder, its address, or the first of many."""
     options = spec.options

@@ -15,7 +15,16 @@ from penstock.engine.model import Job
 from penstock.pipelines.ingestion import bases
 from penstock.pipelines.ingestion.bases import Base, Edition, Run
 from penstock.pipelines.ingestion.control import error_count, newest_job
-from penstock.pipelines.ingestion.dashboard.places import HOME, SOURCES, Paths, colour, place_of, settings_of, word
+from penstock.pipelines.ingestion.dashboard.places import (
+    HOME,
+    Paths,
+    colour,
+    kind_of,
+    place_of,
+    plain,
+    settings_of,
+    word,
+)
 from penstock.pipelines.ingestion.status import Status, status_of
 from penstock.pipelines.ingestion.workflow import ingestion
 from penstock.service.access.principal import Principal
@@ -125,7 +134,8 @@ def about(principal: Principal, it: Seen) -> dict[str, Any]:
         "path": Paths(it.base.id, it.base.tenant, principal),
         "word": word,
         "colour": colour,
-        "sources": SOURCES,
+        "kind_of": kind_of,
+        "plain": plain,
         "place_of": place_of,
         "settings_of": settings_of,
         "feed": link("/ui/live", job=it.job.id) if live and it.job else link("/ui/live", workflow=ingestion.name),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 
-from penstock.engine.errors import InvalidRequest
+from penstock.engine.errors import InvalidRequest, PenstockError
 from penstock.pipelines.ingestion.model import SourceSpec
 from penstock.pipelines.ingestion.plugins import Source, SourceFactory, Tools, from_packages
 
@@ -46,7 +46,12 @@ def make_source(spec: SourceSpec, tools: Tools) -> Source:
         factory = getattr(import_module(module), name)
     else:
         factory = from_packages("penstock.sources", spec.type, list(SOURCES))
-    return factory(spec.options, replace(tools, resolved=spec.resolved))
+    try:
+        return factory(spec.options, replace(tools, resolved=spec.resolved))
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise InvalidRequest(f"source {spec.type} cannot be made ({type(error).__name__}: {error})") from error
 
 
 def _check_links(spec: SourceSpec) -> None:
