@@ -230,6 +230,7 @@ async def test_what_a_cancelled_run_hid_is_back_at_once_however_much_there_is_to
             await here.tick()
             ticks += 1
             assert await here.texts() == before and await here.found("new") == []
+            assert (await here.told(run.id)).status in ("canceled", "not_started")
         assert ticks > 3, "slice by slice"
         assert await here.whole() == before
 

@@ -62,6 +62,7 @@ class Endless:
 @pytest.fixture(autouse=True)
 def _kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(embedders.EMBEDDERS, "mute", f"{__name__}:Mute")
+    monkeypatch.setitem(embedders.EMBEDDERS, "hashing", "tests.support.ingestion_library:Hashing")
     monkeypatch.setitem(sources.SOURCES, "endless", f"{__name__}:Endless")
 
 
