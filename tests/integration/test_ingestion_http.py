@@ -4,7 +4,7 @@ files of the machine they may name; and what they are told when they ask for wha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -60,10 +60,12 @@ class Endless:
 
 
 @pytest.fixture(autouse=True)
-def _kinds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(embedders.EMBEDDERS, "mute", f"{__name__}:Mute")
-    monkeypatch.setitem(embedders.EMBEDDERS, "hashing", "tests.support.ingestion_library:Hashing")
-    monkeypatch.setitem(sources.SOURCES, "endless", f"{__name__}:Endless")
+def _kinds() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as mine:
+        mine.setitem(embedders.EMBEDDERS, "mute", f"{__name__}:Mute")
+        mine.setitem(embedders.EMBEDDERS, "hashing", "tests.support.ingestion_library:Hashing")
+        mine.setitem(sources.SOURCES, "endless", f"{__name__}:Endless")
+        yield
 
 
 def written(folder: Path, notes: Mapping[str, str] = NOTES) -> Path:

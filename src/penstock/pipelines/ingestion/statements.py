@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
 from typing import Any, Protocol
 
 Statement = tuple[str, dict[str, Any]]
@@ -27,14 +29,19 @@ def inserted(
     table: str, rows: Sequence[Mapping[str, Any]], *, shared: Mapping[str, Any] | None = None, then: str = ""
 ) -> Statement:
     """One statement for all rows, which have the same columns; `shared` values are the same in each."""
-    same = dict(shared or {})
-    columns = (*same, *rows[0])
-    values: dict[str, Any] = dict(same)
-    lines = []
-    ahead = "".join(f":{name}, " for name in same)
-    for place, row in enumerate(rows):
-        lines.append(f"({ahead}{', '.join(f':{name}_{place}' for name in row)})")
-        for name, value in row.items():
-            values[f"{name}_{place}"] = value
-    quoted = ", ".join(f'"{name}"' for name in columns)
-    return f"INSERT INTO {table} ({quoted}) VALUES {', '.join(lines)}{then}", values
+    same = shared or {}
+    sql, names = _insertion(table, tuple(same), tuple(rows[0]), len(rows), then)
+    given = chain.from_iterable([row[name] for name in rows[0]] for row in rows)
+    return sql, {**same, **dict(zip(names, given, strict=True))}
+
+
+@lru_cache(maxsize=500)
+def _insertion(
+    table: str, shared: tuple[str, ...], own: tuple[str, ...], rows: int, then: str
+) -> tuple[str, tuple[str, ...]]:
+    """The text of the statement, and the names of what differs, row by row. The same is asked for again and again."""
+    quoted = ", ".join(f'"{name}"' for name in (*shared, *own))
+    ahead = "".join(f":{name}, " for name in shared)
+    lines = [f"({ahead}{', '.join(f':{name}_{place}' for name in own)})" for place in range(rows)]
+    names = tuple(f"{name}_{place}" for place in range(rows) for name in own)
+    return f"INSERT INTO {table} ({quoted}) VALUES {', '.join(lines)}{then}", names

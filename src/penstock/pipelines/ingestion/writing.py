@@ -3,6 +3,7 @@ embedded; a document is searchable from the commit on that has its last chunk.""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -136,28 +137,28 @@ def placed(
 ) -> Written:
     """The rows of these pieces: new chunks with their vectors, and where every chunk stands. What was refused is left
     out."""
-    counters, of_last = Counters(), Counters()
+    of_all: Counter[str] = Counter()
+    of_last: Counter[str] = Counter()
     numbers = dict(known)
     new: list[tuple[int, str, str]] = []
     places: list[tuple[Piece, int]] = []
     for piece in pieces:
-        one = Counters(chunks_seen=1)
-        number = numbers.get(piece.content_hash)
+        number, tokens = numbers.get(piece.content_hash), 0
         if piece.content_hash in embedded.refused:
-            one.chunks_error = 1
+            became = "chunks_error"
         elif number is None:
             last_chunk += 1
             number = numbers[piece.content_hash] = last_chunk
             new.append((number, piece.content_hash, piece.text))
-            one.chunks_processed = 1
-            one.tokens = text_tokens(piece.text)
+            became, tokens = "chunks_processed", text_tokens(piece.text)
         else:
-            one.chunks_skipped = 1
+            became = "chunks_skipped"
         if number is not None:
             places.append((piece, number))
-        counters.add(one)
-        if piece.document == pieces[-1].document:
-            of_last.add(one)
+        for tally in (of_all, of_last) if piece.document == pieces[-1].document else (of_all,):
+            tally["chunks_seen"] += 1
+            tally[became] += 1
+            tally["tokens"] += tokens
     statements: list[Any] = []
     if new:
         statements.append(filling.new_chunks(edition, run, now, new))
@@ -167,7 +168,9 @@ def placed(
         statements.append(filling.still_there(edition, shared))
     if places:
         statements.append(filling.new_pieces(edition, places))
-    return Written(statements, counters, of_last, last_chunk, {hash: n for n, hash, _ in new})
+    return Written(
+        statements, Counters(**of_all), Counters(**of_last), last_chunk, {hash: n for n, hash, _ in new}
+    )  # fmt: skip
 
 
 def counted(edition: int, group_ends: Sequence[Doc], processed: int) -> Any:
