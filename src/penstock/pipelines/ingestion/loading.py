@@ -91,7 +91,8 @@ class Loader:
                 batch.more = False
                 break
             try:
-                one = await self._unless_halted(self._one(*taken))
+                loading = self._one(*taken)
+                one = await (loading if self._at_hand(*taken) else self._unless_halted(loading))
             except Exception as error:
                 if isinstance(error, PenstockError) and not isinstance(error, Transient):
                     raise
@@ -106,6 +107,10 @@ class Loader:
             batch.seen.append(one)
             docs += one.doc is not None
         return batch
+
+    def _at_hand(self, entry: Entry, known: Held | None) -> bool:
+        """Whether nothing has to be read for it any more."""
+        return is_same(entry, known) or entry in self._source.read
 
     async def _unless_halted(self, loading: Coroutine[Any, Any, Seen]) -> Seen | None:
         """None where somebody asked to pause or cancel before it was loaded: a page may take half a minute, a scanned
