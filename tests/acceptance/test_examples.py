@@ -119,10 +119,11 @@ def test_hello_is_ten_lines() -> None:
     assert len([line for line in lines if line and not line.startswith('"""')]) <= 10
 
 
+@pytest.mark.timeout(300)
 def test_the_demo_runs_them_all_and_leaves_nothing(tmp_path: Path) -> None:
     environ = {**os.environ, "DEMO_EXIT": "1", "TMPDIR": str(tmp_path)}
     penstock = Path(sys.executable).with_name("penstock")
-    ended = subprocess.run([penstock, "demo"], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([penstock, "demo"], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=280)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stdout.splitlines()[-1] == "12 examples, 51 jobs, all as expected."
     assert list(tmp_path.iterdir()) == []
